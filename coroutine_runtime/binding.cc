@@ -29,15 +29,15 @@ void Binding::Attach(SchedEntity& entity) {
 }
 
 void Binding::Detach() {
-  partition_ = &entity_->partition();
+  partition_ = &partition();
   entity_ = nullptr;
 }
 
 Partition& Binding::ForLaunch(Kernel& kernel, const LaunchShape& shape,
                               Nanoseconds estimate) const {
-  Partition& wanted =
-      entity_ != nullptr ? entity_->Choose(KindOf(kernel, shape, estimate)) : *partition_;
-  if (BlocksRunTogether(shape) && &wanted != &device_.whole()) [[unlikely]]
+  BindFor(kernel);
+  Partition& wanted = entity_ != nullptr ? ForKind(KindOf(kernel, shape, estimate)) : *partition_;
+  if (BlocksRunTogether(shape) && wanted.sm_count() < device_.properties().sm_count) [[unlikely]]
     return Holding(wanted, SmsFor(kernel, shape));
   return wanted;
 }
@@ -63,7 +63,7 @@ Partition& Binding::Holding(Partition& wanted, int sms) const {
   for (Partition* const partition : entity_->assignment().partitions) {
     if (sms <= partition->sm_count()) return *partition;
   }
-  return device_.whole();
+  return whole();
 }
 
 int Binding::SmsFor(Kernel& kernel, const LaunchShape& shape) {

@@ -5,6 +5,10 @@
 // where their stream is. A launch whose blocks must run at the same time gets a partition with
 // enough SMs.
 //
+// If the device can preempt, work that the entity calls urgent runs in the urgent time-slice group,
+// on all SMs, whatever partition the entity names. A session that is bound to a group
+// (AddressSpace::BindToGroup) stays there.
+//
 // Ownership: owns nothing. The device and its partitions outlive the binding. The entity outlives
 // the binding or is detached. Threading: the coroutine's thread. No call waits for the GPU, and
 // only SmsFor() and ForLaunch() may call the driver, for cooperative grids.
@@ -28,7 +32,8 @@ bool DoesNotFitPartition(const absl::Status& status);
 
 class Binding {
  public:
-  explicit Binding(Device& device) : device_(device), partition_(&device.whole()) {}
+  Binding(Device& device, AddressSpace& space)
+      : device_(device), space_(space), urgent_(device.urgent()), partition_(&device.whole()) {}
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
 
@@ -49,15 +54,33 @@ class Binding {
   bool urgent() const { return entity_ != nullptr && entity_->urgent(); }
 
   // The present partition of short kernels.
-  Partition& partition() const { return entity_ != nullptr ? entity_->partition() : *partition_; }
+  Partition& partition() const {
+    return entity_ != nullptr ? InGroup(entity_->partition()) : *partition_;
+  }
+  // Where a kernel or graph of this kind runs. Requires an entity.
+  Partition& ForKind(SchedEntity::Kind kind) const { return InGroup(entity_->Choose(kind)); }
+  // The whole device, in the session's group.
+  Partition& whole() const { return space_.urgent() ? *urgent_ : device_.whole(); }
+  // Whether the partition is in the session's group.
+  bool IsInGroup(const Partition& partition) const {
+    return (&partition == urgent_) == space_.urgent();
+  }
+  // Binds the session to its group because it uses the kernel, if the kernel needs that.
+  void BindFor(const Kernel& kernel) const {
+    if (urgent_ != nullptr && !space_.bound() && kernel.bound_to_group()) space_.BindToGroup();
+  }
   // Where a launch with this estimated duration runs. The estimate is 0 while work is not followed.
   Partition& ForLaunch(Kernel& kernel, const LaunchShape& shape, Nanoseconds estimate) const;
   // Where another kind of operation runs. `present`: the partition of the stream's last operation,
   // null before the first one.
   Partition& ForOther(Partition* present) const {
     if (entity_ == nullptr) return *partition_;
-    if (Partition* const next = entity_->ChooseForOther(); next != nullptr) return *next;
-    return present != nullptr ? *present : entity_->partition();
+    if (Partition* const next = entity_->ChooseForOther(); next != nullptr) return InGroup(*next);
+    if (present == nullptr) return partition();
+    if (urgent_ == nullptr) [[likely]]
+      return *present;
+    Partition& now = partition();
+    return IsInGroup(*present) ? *present : now;
   }
   // Returns `wanted`, or the smallest partition of the device with at least `sms` SMs if `wanted`
   // has fewer. Without an entity, always `wanted`.
@@ -73,8 +96,22 @@ class Binding {
   SchedEntity::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
                            Nanoseconds duration) const;
 
+  // Returns `wanted`, or the whole device in the session's group if `wanted` is in the other group.
+  // Moves the session to the group where the entity wants it.
+  Partition& InGroup(Partition& wanted) const {
+    if (urgent_ == nullptr) return wanted;
+    if (!space_.bound()) {
+      space_.set_urgent(entity_->urgent() || &wanted == urgent_);
+    } else if (!space_.urgent()) {
+      entity_->NoteOrdinary();
+    }
+    return IsInGroup(wanted) ? wanted : whole();
+  }
+
   Device& device_;
-  Partition* partition_;  // used without an entity
+  AddressSpace& space_;
+  Partition* const urgent_;  // null: the device cannot preempt
+  Partition* partition_;     // used without an entity
   SchedEntity* entity_ = nullptr;
 };
 

@@ -319,6 +319,8 @@ class Queue {
   // signal and wait. CUDA_ERROR_NOT_SUPPORTED on devices without graphs.
   virtual absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
                                    absl::Span<const uint64_t> values);
+  // Whether all submitted work is known to be complete. Does not wait.
+  virtual bool Idle() { return false; }
   // Prepares the next launch of the graph on this queue, if that needs anything.
   virtual absl::Status UploadGraph(AddressSpace& space, Graph& graph);
 };

@@ -26,8 +26,14 @@ constexpr int kMaxLooks = 20'000;
 constexpr int kLooksAtOnce = 100;
 
 policy::DeviceShape ShapeOf(const Device& device) {
-  return {device.properties().sm_count, std::max(1, device.properties().sm_group)};
+  const DeviceProperties& properties = device.properties();
+  const Preemption& preemption = properties.preemption;
+  return {properties.sm_count, std::max(1, properties.sm_group),
+          preemption.available ? std::max<policy::Nanoseconds>(1, preemption.latency_ns) : 0};
 }
+
+// The name of the partition of the urgent time-slice group.
+constexpr char kUrgentPlace[] = "urgent";
 
 std::string NameOfRange(const policy::SmRange& range) {
   if (range.whole()) return "all";
@@ -167,6 +173,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
       assignment.partitions.begin(), assignment.partitions.end(),
       [](const Partition* a, const Partition* b) { return a->sm_count() < b->sm_count(); });
   assignment.migrate_every = options_.migrate_every;
+  if (device_.urgent() != nullptr) assignment.partitions.push_back(device_.urgent());
   assignment.awaited = entry.tenant.tenant_class == policy::TenantClass::kLatency;
   assignment.trace = trace_;
   assignment.promise = PromiseOf(entry.tenant);
@@ -201,6 +208,7 @@ void DeviceScheduler::Decide() {
     view.changed_at = report.changed_at;
     view.in_flight = report.in_flight;
     view.throttled_since = report.throttled_since;
+    view.preempts = device_.urgent() != nullptr && !report.ordinary;
     view.device_time = report.device_time;
     view.longest_operation = report.longest_operation;
     view.typical_operation = report.typical_operation;
@@ -419,6 +427,10 @@ void DeviceScheduler::Run() {
 
 // ---- reports
 
+bool DeviceScheduler::Preempts(const Entry& entry) const {
+  return device_.urgent() != nullptr && entry.grant.urgent && !entry.entity->report().ordinary;
+}
+
 const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partition) const {
   for (const auto& place : places_) {
     if (place->partition == partition) return place.get();
@@ -436,9 +448,15 @@ std::vector<PartitionView> DeviceScheduler::Partitions() const {
     view.sm_count = place->partition->sm_count();
     view.sessions =
         static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-          return &PlaceAt(entry->grant.idle.partition) == place.get();
+          return !Preempts(*entry) && &PlaceAt(entry->grant.idle.partition) == place.get();
         }));
     views.push_back(std::move(view));
+  }
+  if (device_.urgent() != nullptr) {
+    views.push_back(
+        {kUrgentPlace, 0, device_.urgent()->sm_count(),
+         static_cast<int>(std::count_if(entries_.begin(), entries_.end(),
+                                        [&](const auto& entry) { return Preempts(*entry); }))});
   }
   return views;
 }
@@ -473,6 +491,12 @@ bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state
     state->bursts = entry->entity->bursts().counts();
     // The partition in use depends on the limits at present. A session that has not run yet shows
     // the partition of its idle limits.
+    if (Preempts(*entry)) {
+      state->partition = kUrgentPlace;
+      state->first_sm = 0;
+      state->sm_count = device_.urgent()->sm_count();
+      return true;
+    }
     const Place* place = entry->followed ? PlaceOf(state->figures.partition) : nullptr;
     if (place == nullptr) place = &PlaceAt(entry->grant.idle.partition);
     state->partition = place->name;

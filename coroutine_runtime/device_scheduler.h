@@ -126,6 +126,8 @@ class DeviceScheduler {
   void Publish(Entry& entry, const policy::Grant& grant, bool followed);
   policy::Tenant TenantOf(const std::string& name) const;
   const Place& PlaceAt(int index) const;
+  // Whether its work runs in the urgent time-slice group.
+  bool Preempts(const Entry& entry) const;
   const Place* PlaceOf(const Partition* partition) const;  // null if it is not in places_
   static WorkTotals TotalsOf(const Entry& entry);
 

@@ -51,7 +51,7 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       queues_(queues),
       executor_(executor),
       fences_(space),
-      binding_(device),
+      binding_(device, space),
       order_(device, space, queues, fences_, binding_, counters_),
       timer_(device, binding_),
       account_(device, space, binding_, order_, timer_),
@@ -127,9 +127,9 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
                  binding_.traced() ? std::string_view(kernel.info().name) : std::string_view(),
                  [&] { return launch(*queue); });
   // A tenant sees the limits of the device and never those of a partition.
-  if (!status.ok() && BlocksRunTogether(shape) && &partition != &device_.whole() &&
+  if (!status.ok() && BlocksRunTogether(shape) && &partition != &whole() &&
       DoesNotFitPartition(status)) {
-    DETSHARE_ASSIGN_OR_RETURN(Queue* const larger, order_.Prepare(*stream, device_.whole()));
+    DETSHARE_ASSIGN_OR_RETURN(Queue* const larger, order_.Prepare(*stream, whole()));
     status = launch(*larger);
   }
   if (known.operation != nullptr) account_.FenceIfDue(*stream);

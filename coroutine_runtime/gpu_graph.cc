@@ -87,6 +87,7 @@ void GpuGraph::CountAgain() {
                 std::holds_alternative<MemoryOpsStep>(node.step);
       const auto* kernel = std::get_if<KernelStep>(&node.step);
       if (kernel == nullptr) continue;
+      coroutine_.BindFor(*kernel->kernel);
       const LaunchShape& shape = kernel->shape;
       const uint64_t words[] = {code_, kernel->kernel->code(), ShapeOf(shape)};
       code_ =
@@ -130,7 +131,7 @@ absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceOn(Partition& partition,
 
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::FittingInstance(Partition& wanted,
                                                               GraphPlace* refused) {
-  Partition& whole = coroutine_.device().whole();
+  Partition& whole = coroutine_.whole();
   if (sms_ == GpuCoroutine::kAllSms || &wanted == &whole) return InstanceOn(whole, refused);
   absl::StatusOr<Instance*> instance = InstanceOn(wanted, refused);
   if (instance.ok() || !DoesNotFitPartition(instance.status())) return instance;
@@ -170,18 +171,19 @@ Partition& GpuGraph::Choose() {
   }
   using Kind = SchedEntity::Kind;
   return coroutine_.Holding(
-      entity->Choose(entity->MayBeLong(estimate) ? Kind::kLong : Kind::kShort), sms_);
+      coroutine_.ForKind(entity->MayBeLong(estimate) ? Kind::kLong : Kind::kShort), sms_);
 }
 
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wanted,
                                                                 GraphPlace* refused) {
-  if (coroutine_.entity() == nullptr || Existing(wanted) != nullptr || ++missed_ > kMaxMissed) {
+  if (coroutine_.entity() == nullptr || Existing(wanted) != nullptr || instances_.empty() ||
+      ++missed_ > kMaxMissed) {
     missed_ = 0;
     return FittingInstance(wanted, refused);
   }
   Want(wanted);
-  if (last_partition_ != nullptr) return Existing(*last_partition_);
-  return &instances_.front();
+  Instance* const last = last_partition_ != nullptr ? Existing(*last_partition_) : nullptr;
+  return last != nullptr ? last : &instances_.front();
 }
 
 absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values) {
@@ -199,7 +201,7 @@ absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values
     if (!instance.ok()) return instance.status();
   }
   absl::Status status = LaunchOn(**instance, stream, serial, values);
-  Partition& whole = coroutine_.device().whole();
+  Partition& whole = coroutine_.whole();
   if (!status.ok() && (*instance)->partition != &whole && DoesNotFitPartition(status) &&
       (same_stream || marked_ || last_partition_ == nullptr)) {
     instance = InstanceOn(whole, &refused);
@@ -250,6 +252,17 @@ absl::Status GpuGraph::Upload(StreamId stream) {
 // ---- changes
 
 absl::Status GpuGraph::Apply(GraphPlace place, const GraphNode& now) {
+  if (const auto* const kernel = std::get_if<KernelStep>(&now.step);
+      kernel != nullptr && kernel->kernel->bound_to_group()) {
+    coroutine_.BindFor(*kernel->kernel);
+    std::erase_if(instances_, [&](const Instance& instance) {
+      return !coroutine_.IsInGroup(*instance.partition);
+    });
+    if (instances_.empty()) {
+      GraphPlace refused;
+      DETSHARE_RETURN_IF_ERROR(InstanceOn(coroutine_.whole(), &refused).status());
+    }
+  }
   // The instantiation that was launched last must accept the change, because it keeps the order of
   // launches. Others can be instantiated again.
   Instance* latest = &instances_.front();

@@ -157,6 +157,12 @@ class alignas(64) SchedEntity {
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }
+  // The session is bound to the ordinary time-slice group, so urgent work of it cannot preempt.
+  void NoteOrdinary() {
+    if (figures_.ordinary.load(std::memory_order_relaxed)) return;
+    figures_.ordinary.store(true, std::memory_order_relaxed);
+    news_ = true;
+  }
   // Whether an operation of this duration may count as long.
   bool MayBeLong(Nanoseconds estimate) const {
     return fixed_ == nullptr && estimate >= Current().long_operation;
@@ -288,7 +294,7 @@ class alignas(64) SchedEntity {
 
   // ---- the figures of report(). Only the worker stores them. Relaxed: each figure is independent.
   struct alignas(64) Figures {
-    std::atomic<bool> has_work{false};
+    std::atomic<bool> has_work{false}, ordinary{false};
     std::atomic<int> rank{0};
     std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, throttled_since{0}, device_time{0},
         longest_operation{0}, typical_operation{0}, typical_burst{0}, typical_gap{0},

@@ -13,6 +13,7 @@ class Partition;
 
 struct SchedEntityReport {
   bool has_work = false;
+  bool ordinary = false;  // its session is bound to the ordinary time-slice group
   int rank = 0;
   policy::Nanoseconds changed_at = 0, in_flight = 0, throttled_since = 0;
   policy::Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;
@@ -26,7 +27,7 @@ struct SchedEntityReport {
 };
 
 struct PartitionView {
-  std::string name;  // "all" or "sm0-63"
+  std::string name;  // "all", "sm0-63", or "urgent": all SMs in the urgent time-slice group
   int first_sm = 0, sm_count = 0;
   int sessions = 0;
 };

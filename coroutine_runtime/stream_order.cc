@@ -49,7 +49,11 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
   if (stream.marker == nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(stream.marker, device_.CreateMarker(/*timed=*/false));
   }
-  if (stream.queue != nullptr && stream.queue != target) {
+  // A queue of the other time-slice group would first need a turn of the hardware to reach the
+  // marker.
+  const bool other_group = stream.queue != nullptr &&
+                           binding_.IsInGroup(*stream.partition) != binding_.IsInGroup(partition);
+  if (stream.queue != nullptr && stream.queue != target && !(other_group && stream.queue->Idle())) {
     DETSHARE_RETURN_IF_ERROR(stream.queue->Record(*stream.marker));
     DETSHARE_RETURN_IF_ERROR(target->Wait(*stream.marker));
   }
@@ -129,7 +133,18 @@ absl::Status StreamOrder::SignalContext(LogicalContext& context, std::atomic<uin
       return absl::OkStatus();
     }
     if (used == 1 && !only->retired) return only->queue->WriteFence(space_, fence, value);
-    DETSHARE_ASSIGN_OR_RETURN(context.collector, PooledQueue::Acquire(queues_, device_.whole(), 0));
+  }
+  if (context.collector.partition() != &binding_.whole()) {
+    // The collector is in the session's time-slice group, which may have changed.
+    DETSHARE_ASSIGN_OR_RETURN(PooledQueue collector,
+                              PooledQueue::Acquire(queues_, binding_.whole(), 0));
+    if (context.collector.get() != nullptr) {
+      DETSHARE_ASSIGN_OR_RETURN(const std::unique_ptr<Marker> marker,
+                                device_.CreateMarker(/*timed=*/false));
+      DETSHARE_RETURN_IF_ERROR(context.collector.get()->Record(*marker));
+      DETSHARE_RETURN_IF_ERROR(collector.get()->Wait(*marker));
+    }
+    context.collector = std::move(collector);
   }
   // Once there is a collector, it writes every fence, so that the fences of one context are written
   // in order.

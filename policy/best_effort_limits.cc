@@ -55,11 +55,15 @@ std::vector<SmRange> BestEffortPartitions(const DeviceShape& device, const BestE
   return missing;
 }
 
-bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t index,
+bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at) {
+  const auto preempts = [&](size_t i) {
+    return order[i].urgent && snapshot.coroutines[i].preempts;
+  };
   bool others = false;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] >= ranks[index]) continue;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i].rank >= order[index].rank) continue;
+    if (preempts(i) && !preempts(index)) continue;
     const CoroutineView& other = snapshot.coroutines[i];
     if (other.has_work) {
       others = true;

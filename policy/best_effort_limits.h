@@ -1,9 +1,10 @@
 // Limits for best-effort work: work that no user waits for, on a device where other coroutines go
 // first. Policies `priority`, `tpot-first` and `auto` use them.
 //
-// The hardware cannot stop an operation that runs. So a request of a coroutine that goes first
-// waits for the best-effort work that is in the hardware when the request comes. These rules bound
-// that work:
+// Some devices stop running work when urgent work comes (DeviceShape::preemption). There
+// best-effort work has no limits beside urgent work that preempts. Otherwise the hardware cannot
+// stop an operation that runs. So a request of a coroutine that goes first waits for the
+// best-effort work that is in the hardware when the request comes. These rules bound that work:
 //
 //   - Its window is a few of its operations: enough that the device does not run dry while the next
 //     operations are on their way, and no more.
@@ -115,10 +116,17 @@ inline constexpr Parameter kBestEffortAbsentAfter = {
     "1000000s",
     "time without work after which other programs make no room for a program that goes first"};
 
+// The place of a coroutine in the order of a snapshot.
+struct Precedence {
+  int rank = 0;
+  bool urgent = false;  // as in Grant
+};
+
 // Whether coroutine `index` must make room: a coroutine of a lower rank has work, or it had work or
-// was opened within the last `absent_after`. Lowers `ask_again_at` to the time when the result
-// changes if nothing else happens. ranks[i] is the rank of snapshot.coroutines[i].
-bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t index,
+// was opened within the last `absent_after`. A coroutine whose urgent work stops that of coroutine
+// `index` in the hardware needs no room. Lowers `ask_again_at` to the time when the result changes
+// if nothing else happens. order[i] is for snapshot.coroutines[i].
+bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at);
 
 // The partitions that the rules' shares need beside those that every device keeps. There is one for

@@ -20,6 +20,18 @@ std::vector<DeviceProperties> PropertiesOf(const std::vector<std::unique_ptr<Dev
   return properties;
 }
 
+void LogPreemption(const OpenedBackend& backend) {
+  for (size_t i = 0; i < backend.devices.size(); ++i) {
+    const Preemption& preemption = backend.devices[i]->properties().preemption;
+    if (preemption.available) {
+      LogInfo("device ", i, ": urgent work preempts after ", preemption.latency_ns / 1000,
+              " us, by time-slice groups");
+    } else {
+      LogWarning("device ", i, ": urgent work cannot preempt running work: ", preemption.reason);
+    }
+  }
+}
+
 absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
   OpenedBackend opened;
   opened.name = "soft";
@@ -54,6 +66,7 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   cuda.sm_group = options.cuda_sm_group;
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, CreateCudaDevices(cuda));
   OpenedBackend opened{"cuda", std::move(devices), nullptr};
+  LogPreemption(opened);
   absl::StatusOr<std::unique_ptr<HostTelemetry>> telemetry =
       OpenHostNvml(PropertiesOf(opened.devices));
   if (telemetry.ok()) {

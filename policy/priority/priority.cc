@@ -30,11 +30,11 @@ class Priority final : public Policy {
   }
 
   Decision Decide(const Snapshot& snapshot) override {
-    const std::vector<int> ranks = RanksByClass(snapshot);
+    const std::vector<Precedence> order = OrderByClass(snapshot);
     Decision decision;
     decision.grants.reserve(snapshot.coroutines.size());
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
-      decision.grants.push_back(GrantByClass(snapshot, i, ranks, rules_, &decision.ask_again_at));
+      decision.grants.push_back(GrantByClass(snapshot, i, order, rules_, &decision.ask_again_at));
     }
     return decision;
   }

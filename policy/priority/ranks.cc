@@ -12,7 +12,7 @@ constexpr double kNextRank = 4;  // the next rank begins at this multiple of a r
 
 }  // namespace
 
-std::vector<int> RanksByClass(const Snapshot& snapshot) {
+std::vector<Precedence> OrderByClass(const Snapshot& snapshot) {
   std::vector<Nanoseconds> slos;
   for (const CoroutineView& coroutine : snapshot.coroutines) {
     if (coroutine.tenant->tenant_class != TenantClass::kLatency) continue;
@@ -23,28 +23,29 @@ std::vector<int> RanksByClass(const Snapshot& snapshot) {
   for (const Nanoseconds slo : slos) {
     if (firsts.empty() || slo >= Times(firsts.back(), kNextRank)) firsts.push_back(slo);
   }
-  std::vector<int> ranks;
+  std::vector<Precedence> order;
   for (const CoroutineView& coroutine : snapshot.coroutines) {
+    const bool latency = coroutine.tenant->tenant_class == TenantClass::kLatency;
     int rank = kBatchRank;
     if (coroutine.tenant->tenant_class == TenantClass::kUnset) rank = kUnsetRank;
-    if (coroutine.tenant->tenant_class == TenantClass::kLatency) {
+    if (latency) {
       rank = 0;
       for (size_t later = 1; later < firsts.size(); ++later) {
         if (coroutine.tenant->slo_latency >= firsts[later]) rank = static_cast<int>(later);
       }
       rank = std::min(rank, kUnsetRank - 1);
     }
-    ranks.push_back(rank);
+    order.push_back({rank, latency});
   }
-  return ranks;
+  return order;
 }
 
-Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int>& ranks,
+Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<Precedence>& order,
                    const BestEffortRules& rules, Nanoseconds* ask_again_at) {
   const CoroutineView& coroutine = snapshot.coroutines[index];
-  const bool others_first = OthersFirst(snapshot, ranks, index, rules.absent_after, ask_again_at);
+  const bool others_first = OthersFirst(snapshot, order, index, rules.absent_after, ask_again_at);
   Grant grant;
-  if (coroutine.tenant->tenant_class == TenantClass::kLatency) {
+  if (order[index].urgent) {
     grant.urgent = true;
     grant.idle.partition = grant.idle.long_partition = NearestWithin(
         snapshot.device, snapshot.partitions, *coroutine.tenant, snapshot.device.sm_count);
@@ -55,7 +56,7 @@ Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int
   } else {
     grant = BestEffortGrant(snapshot, coroutine, rules, others_first);
   }
-  grant.rank = ranks[index];
+  grant.rank = order[index].rank;
   return grant;
 }
 

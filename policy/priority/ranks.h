@@ -12,12 +12,12 @@ namespace detshare::policy {
 inline constexpr int kUnsetRank = 4;
 inline constexpr int kBatchRank = 5;
 
-// The rank of each coroutine: element i is for snapshot.coroutines[i].
-std::vector<int> RanksByClass(const Snapshot& snapshot);
+// The rank of each coroutine, and whether it is urgent: element i is for snapshot.coroutines[i].
+std::vector<Precedence> OrderByClass(const Snapshot& snapshot);
 
-// The grant of coroutine `index`, with its rank. `ranks` is the result of RanksByClass(). Lowers
+// The grant of coroutine `index`, with its rank. `order` is the result of OrderByClass(). Lowers
 // `ask_again_at` to the time when the grant changes if nothing else happens.
-Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int>& ranks,
+Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<Precedence>& order,
                    const BestEffortRules& rules, Nanoseconds* ask_again_at);
 
 }  // namespace detshare::policy

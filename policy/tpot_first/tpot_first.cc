@@ -66,24 +66,28 @@ class TpotFirst final : public Policy {
 
   Decision Decide(const Snapshot& snapshot) override {
     Decision decision;
-    std::vector<int> ranks;
+    std::vector<Precedence> order;
     bool urgent = false;
     for (const CoroutineView& coroutine : snapshot.coroutines) {
       const int rank = RankOf(snapshot.now, coroutine, &decision.ask_again_at);
-      ranks.push_back(rank);
+      order.push_back(
+          {rank, rank < kRelaxed || (!ProducesTokens(coroutine) && IsLatency(coroutine))});
       urgent = urgent || (rank == kUrgent && coroutine.has_work && !coroutine.tokens.prefill);
     }
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       const bool others_first =
-          OthersFirst(snapshot, ranks, i, rules_.best_effort.absent_after, &decision.ask_again_at);
+          OthersFirst(snapshot, order, i, rules_.best_effort.absent_after, &decision.ask_again_at);
       decision.grants.push_back(
-          GrantOf(snapshot, snapshot.coroutines[i], ranks[i], others_first, urgent));
-      decision.grants.back().rank = ranks[i];
+          GrantOf(snapshot, snapshot.coroutines[i], order[i], others_first, urgent));
     }
     return decision;
   }
 
  private:
+  static bool IsLatency(const CoroutineView& coroutine) {
+    return coroutine.tenant->tenant_class == TenantClass::kLatency;
+  }
+
   // Lowers `ask_again_at` to the time when the rank changes if nothing else happens.
   int RankOf(Nanoseconds now, const CoroutineView& coroutine, Nanoseconds* ask_again_at) const {
     const Tenant& tenant = *coroutine.tenant;
@@ -122,14 +126,18 @@ class TpotFirst final : public Policy {
     return tokens.tokens > 0 && now < end && Plus(tokens.prefill_since, tokens.step_work) <= end;
   }
 
-  Grant GrantOf(const Snapshot& snapshot, const CoroutineView& coroutine, int rank,
+  Grant GrantOf(const Snapshot& snapshot, const CoroutineView& coroutine, const Precedence& place,
                 bool others_first, bool urgent) const {
+    const int rank = place.rank;
     const bool tokens = ProducesTokens(coroutine);
-    if (!tokens && coroutine.tenant->tenant_class != TenantClass::kLatency) {
-      return BestEffortGrant(snapshot, coroutine, rules_.best_effort, others_first);
-    }
     Grant grant;
-    grant.urgent = rank < kRelaxed || !tokens;
+    if (!tokens && !IsLatency(coroutine)) {
+      grant = BestEffortGrant(snapshot, coroutine, rules_.best_effort, others_first);
+      grant.rank = rank;
+      return grant;
+    }
+    grant.rank = rank;
+    grant.urgent = place.urgent;
     const auto partition = [&](double share) {
       return NearestWithin(snapshot.device, snapshot.partitions, *coroutine.tenant,
                            share * snapshot.device.sm_count);

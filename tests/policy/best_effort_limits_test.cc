@@ -79,7 +79,7 @@ TEST_CASE("A coroutine counts as absent if it has had no work and was not opened
     views[0].changed_at = changed_at;
     snapshot.coroutines = views;
     *ask_again_at = kForever;
-    return OthersFirst(snapshot, {0, 1}, 1, kSecond, ask_again_at);
+    return OthersFirst(snapshot, {{0}, {1}}, 1, kSecond, ask_again_at);
   };
   Nanoseconds ask_again_at = 0;
   CHECK(others_first(9 * kSecond + 1, 0, &ask_again_at));
@@ -91,9 +91,9 @@ TEST_CASE("A coroutine counts as absent if it has had no work and was not opened
   // One of the same rank never goes first.
   views[0].has_work = true;
   snapshot.coroutines = views;
-  CHECK_FALSE(OthersFirst(snapshot, {1, 1}, 1, kSecond, &ask_again_at));
-  CHECK(OthersFirst(snapshot, {0, 1}, 1, kSecond, &ask_again_at));
-  CHECK_FALSE(OthersFirst(snapshot, {0, 1}, 0, kSecond, &ask_again_at));
+  CHECK_FALSE(OthersFirst(snapshot, {{1}, {1}}, 1, kSecond, &ask_again_at));
+  CHECK(OthersFirst(snapshot, {{0}, {1}}, 1, kSecond, &ask_again_at));
+  CHECK_FALSE(OthersFirst(snapshot, {{0}, {1}}, 0, kSecond, &ask_again_at));
 }
 
 TEST_CASE("Each limit of best-effort work comes from its own rule") {

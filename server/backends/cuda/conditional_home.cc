@@ -9,29 +9,31 @@
 namespace detshare::cuda {
 
 absl::StatusOr<std::shared_ptr<ConditionalHome>> ConditionalHome::Create(
-    CudaContext& context, DeferredReclaimer& reclaimer, uint32_t number) {
-  context.Enter();
+    CudaGroup& group, DeferredReclaimer& reclaimer, uint32_t number) {
+  group.Enter();
   CUgraph graph = nullptr;
-  DETSHARE_RETURN_IF_ERROR(context.Check(context.api.cuGraphCreate(&graph, 0), "cuGraphCreate"));
-  return std::shared_ptr<ConditionalHome>(new ConditionalHome(context, reclaimer, number, graph));
+  DETSHARE_RETURN_IF_ERROR(
+      group.gpu.Check(group.gpu.api.cuGraphCreate(&graph, 0), "cuGraphCreate"));
+  return std::shared_ptr<ConditionalHome>(new ConditionalHome(group, reclaimer, number, graph));
 }
 
 ConditionalHome::~ConditionalHome() {
-  reclaimer_.Later([&context = context_, graph = graph_, executable = executable_] {
-    context.Enter();
-    if (executable != nullptr) context.api.cuGraphExecDestroy(executable);
-    context.api.cuGraphDestroy(graph);
-  });
+  reclaimer_.Later(DeferredReclaimer::Of(group_),
+                   [&group = group_, graph = graph_, executable = executable_] {
+                     group.Enter();
+                     if (executable != nullptr) group.gpu.api.cuGraphExecDestroy(executable);
+                     group.gpu.api.cuGraphDestroy(graph);
+                   });
 }
 
 absl::StatusOr<uint64_t> ConditionalHome::CreateHandle(uint32_t default_value,
                                                        bool assign_default) {
-  context_.Enter();
+  group_.Enter();
   CUgraphConditionalHandle handle = 0;
-  DETSHARE_RETURN_IF_ERROR(context_.Check(context_.api.cuGraphConditionalHandleCreate(
-                                              &handle, graph_, context_.context, default_value,
-                                              assign_default ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0),
-                                          "cuGraphConditionalHandleCreate"));
+  DETSHARE_RETURN_IF_ERROR(group_.gpu.Check(group_.gpu.api.cuGraphConditionalHandleCreate(
+                                                &handle, graph_, group_.context, default_value,
+                                                assign_default ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0),
+                                            "cuGraphConditionalHandleCreate"));
   if (handle > UINT32_MAX) return absl::InternalError("a conditional handle has more than 32 bits");
   return uint64_t{number_} << 32 | handle;
 }
@@ -42,7 +44,7 @@ absl::StatusOr<CUgraph> ConditionalHome::Enter(CudaAddressSpace& space) {
                      "a graph with conditional nodes is instantiated once at a time");
   }
   if (!nodes_.empty()) {
-    absl::Status status = context_.idle.Run(space, [this] { return Clear(); });
+    absl::Status status = group_.idle.Run(space, [this] { return Clear(); });
     if (!status.ok()) return status;
   }
   occupied_ = true;
@@ -57,7 +59,7 @@ void ConditionalHome::Leave(std::vector<CUgraphNode> nodes, CUgraphExec executab
     const std::lock_guard lock(mutex_);
     executable_ = executable;
   }
-  reclaimer_.Later([weak = weak_from_this()] {
+  reclaimer_.Later(DeferredReclaimer::Of(group_), [weak = weak_from_this()] {
     if (const std::shared_ptr<ConditionalHome> self = weak.lock()) self->DestroyExecutable();
   });
 }
@@ -67,7 +69,7 @@ absl::Status ConditionalHome::Clear() {
   // Destroys the last node first, so that the driver has no edges to move.
   while (!nodes_.empty()) {
     DETSHARE_RETURN_IF_ERROR(
-        context_.Check(context_.api.cuGraphDestroyNode(nodes_.back()), "cuGraphDestroyNode"));
+        group_.gpu.Check(group_.gpu.api.cuGraphDestroyNode(nodes_.back()), "cuGraphDestroyNode"));
     nodes_.pop_back();
   }
   return absl::OkStatus();
@@ -76,11 +78,11 @@ absl::Status ConditionalHome::Clear() {
 void ConditionalHome::DestroyExecutable() {
   const std::lock_guard lock(mutex_);
   if (executable_ == nullptr) return;
-  context_.Enter();
-  context_.api.cuGraphExecDestroy(std::exchange(executable_, nullptr));
+  group_.Enter();
+  group_.gpu.api.cuGraphExecDestroy(std::exchange(executable_, nullptr));
 }
 
-absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context,
+absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaGroup& group,
                                                         DeferredReclaimer& reclaimer,
                                                         uint64_t sibling, uint32_t default_value,
                                                         bool assign_default) {
@@ -88,7 +90,7 @@ absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context,
   if (home == nullptr) {
     if (sibling != 0)
       return CudaError(kCudaErrorInvalidValue, "the conditional handle does not exist");
-    DETSHARE_ASSIGN_OR_RETURN(home, ConditionalHome::Create(context, reclaimer, homes_made_ + 1));
+    DETSHARE_ASSIGN_OR_RETURN(home, ConditionalHome::Create(group, reclaimer, homes_made_ + 1));
     ++homes_made_;
   }
   const absl::StatusOr<uint64_t> id = home->CreateHandle(default_value, assign_default);

@@ -4,7 +4,6 @@
 //
 // The nodes and the executable of an instantiation stay until the next instantiation is made. The
 // deferred reclaimer destroys the executable earlier if it finds an idle moment.
-// deferred reclaimer finds an idle moment for that.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ class CudaAddressSpace;
 class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
  public:
   // `number` is not 0, and no other home of the session has it.
-  static absl::StatusOr<std::shared_ptr<ConditionalHome>> Create(CudaContext& context,
+  static absl::StatusOr<std::shared_ptr<ConditionalHome>> Create(CudaGroup& group,
                                                                  DeferredReclaimer& reclaimer,
                                                                  uint32_t number);
   // Leaves the graph to the deferred reclaimer, which destroys it when nothing is in flight.
@@ -44,13 +43,12 @@ class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
   void Leave(std::vector<CUgraphNode> nodes, CUgraphExec executable);
 
  private:
-  ConditionalHome(CudaContext& context, DeferredReclaimer& reclaimer, uint32_t number,
-                  CUgraph graph)
-      : context_(context), reclaimer_(reclaimer), number_(number), graph_(graph) {}
+  ConditionalHome(CudaGroup& group, DeferredReclaimer& reclaimer, uint32_t number, CUgraph graph)
+      : group_(group), reclaimer_(reclaimer), number_(number), graph_(graph) {}
   absl::Status Clear();
   void DestroyExecutable();
 
-  CudaContext& context_;
+  CudaGroup& group_;
   DeferredReclaimer& reclaimer_;
   const uint32_t number_;
   const CUgraph graph_;
@@ -66,7 +64,7 @@ class ConditionalHomes {
   // Makes a handle and returns its id. The handle belongs to the home of `sibling`, the id of
   // another handle, or to a new home if `sibling` is 0. Returns CUDA_ERROR_INVALID_VALUE if no
   // handle has the id `sibling`.
-  absl::StatusOr<uint64_t> CreateHandle(CudaContext& context, DeferredReclaimer& reclaimer,
+  absl::StatusOr<uint64_t> CreateHandle(CudaGroup& group, DeferredReclaimer& reclaimer,
                                         uint64_t sibling, uint32_t default_value,
                                         bool assign_default);
   // Returns the home of a handle; null if there is no such id.

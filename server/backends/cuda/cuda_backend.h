@@ -16,6 +16,8 @@ struct CudaOptions {
   // The SMs of a partition come in groups of this size: 8, or 2 for finer groups, on which clusters
   // may not fit.
   int sm_group = 8;
+  // Whether to use time-slice groups, if the driver honours their slices.
+  bool preemption = true;
 };
 
 // Returns one device for each GPU that the driver shows, in its order. The daemon's

@@ -34,18 +34,6 @@ bool EndsTheContext(CUresult result) {
 
 }  // namespace
 
-StreamState::~StreamState() {
-  context.Enter();
-  context.api.cuStreamDestroy(stream);
-}
-
-void CudaContext::Enter() const {
-  thread_local CUcontext current = nullptr;
-  if (current == context) return;
-  api.cuCtxSetCurrent(context);
-  current = context;
-}
-
 absl::Status CudaContext::Check(CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
   if (EndsTheContext(result)) OnFault(result, call);
@@ -58,10 +46,10 @@ void CudaContext::OnFault(CUresult result, const char* call) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (fault_.load(std::memory_order_relaxed) != CUDA_SUCCESS) return;
   std::set<CudaAddressSpace*> busy;
-  for (const std::weak_ptr<StreamState>& weak : streams_) {
-    const std::shared_ptr<StreamState> stream = weak.lock();
-    if (stream != nullptr && stream->submitted.load() != stream->completed.load()) {
-      busy.insert(stream->space.load());
+  for (CudaGroup* group : {&ordinary, urgent.get()}) {
+    if (group == nullptr) continue;
+    for (const std::shared_ptr<StreamState>& stream : group->Streams()) {
+      if (stream->submitted.load() != stream->completed.load()) busy.insert(stream->space.load());
     }
   }
   for (CudaAddressSpace* space : spaces_) {
@@ -92,12 +80,6 @@ absl::Status CudaContext::FaultOf(const CudaAddressSpace& space) const {
                                        " others that ran at the same time"));
 }
 
-void CudaContext::AddStream(const std::shared_ptr<StreamState>& stream) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(streams_, [](const std::weak_ptr<StreamState>& weak) { return weak.expired(); });
-  streams_.push_back(stream);
-}
-
 void CudaContext::AddSpace(CudaAddressSpace* space) {
   std::lock_guard<std::mutex> lock(mutex_);
   spaces_.push_back(space);
@@ -106,37 +88,6 @@ void CudaContext::AddSpace(CudaAddressSpace* space) {
 void CudaContext::RemoveSpace(CudaAddressSpace* space) {
   std::lock_guard<std::mutex> lock(mutex_);
   std::erase(spaces_, space);
-}
-
-std::vector<std::shared_ptr<StreamState>> CudaContext::Streams() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<std::shared_ptr<StreamState>> alive;
-  for (const std::weak_ptr<StreamState>& weak : streams_) {
-    if (std::shared_ptr<StreamState> stream = weak.lock()) alive.push_back(std::move(stream));
-  }
-  return alive;
-}
-
-bool CudaContext::Busy() {
-  bool busy = false;
-  for (const std::shared_ptr<StreamState>& stream : Streams()) {
-    if (stream->entering.load()) {
-      busy = true;
-      continue;
-    }
-    const uint64_t submitted = stream->submitted.load();
-    if (submitted == stream->completed.load()) continue;
-    const CUresult result = api.cuStreamQuery(stream->stream);
-    if (result == CUDA_SUCCESS) {
-      stream->completed.store(submitted);
-    } else if (result == CUDA_ERROR_NOT_READY) {
-      busy = true;
-    } else {
-      Check(result, "cuStreamQuery").IgnoreError();
-      return false;
-    }
-  }
-  return busy;
 }
 
 void CudaContext::ReleaseAbandonedWaits() {

@@ -11,6 +11,8 @@
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/cuda_physical_memory.h"
 #include "server/backends/cuda/cuda_properties.h"
+#include "server/backends/cuda/preemption.h"
+#include "server/backends/cuda/time_slices.h"
 
 namespace detshare::cuda {
 namespace {
@@ -37,8 +39,13 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   // fails if the context is active already; the context then keeps its flags.
   api->cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
   CUcontext primary = nullptr;
-  if (CUresult result = api->cuDevicePrimaryCtxRetain(&primary, device); result != CUDA_SUCCESS) {
-    return failed(result, "cuDevicePrimaryCtxRetain");
+  std::vector<ChannelGroup> channel_groups;
+  {
+    const ChannelGroupRecorder recorder;
+    if (CUresult result = api->cuDevicePrimaryCtxRetain(&primary, device); result != CUDA_SUCCESS) {
+      return failed(result, "cuDevicePrimaryCtxRetain");
+    }
+    channel_groups = recorder.compute_groups();
   }
 
   std::unique_ptr<CudaDevice> self(new CudaDevice(api, std::move(registry)));
@@ -49,8 +56,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   if (self->properties_.attributes[CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED] != 0)
     self->tensor_maps_ = std::make_unique<CudaTensorMaps>(*self->context_);
   DETSHARE_RETURN_IF_ERROR(self->Split(options.sm_group));
-  self->whole_ = std::make_unique<CudaPartition>(*self->context_, *self->reclaimer_, nullptr, 0,
-                                                 self->properties_.sm_count);
+  self->whole_ = std::make_unique<CudaPartition>(self->context_->ordinary, *self->reclaimer_,
+                                                 nullptr, 0, self->properties_.sm_count);
 
   DETSHARE_ASSIGN_OR_RETURN(bool keeps, self->MemoryKeepsContents());
   if (keeps) {
@@ -60,16 +67,27 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
                                                        self->properties_.least_stream_priority),
         "cuStreamCreateWithPriority"));
   }
+  if (options.preemption) {
+    self->properties_.preemption = SetUpPreemption(*self->context_, channel_groups);
+  } else {
+    self->properties_.preemption.reason = "it is off in the configuration";
+  }
+  if (self->context_->urgent != nullptr) {
+    self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
+                                                    nullptr, 0, self->properties_.sm_count);
+  }
   return self;
 }
 
 CudaDevice::~CudaDevice() {
   if (context_ == nullptr) return;
   whole_.reset();
+  urgent_.reset();
   reclaimer_.reset();
   images_.reset();
   context_->Enter();
   if (zeroing_stream_ != nullptr) api_->cuStreamDestroy(zeroing_stream_);
+  if (context_->urgent != nullptr) api_->cuCtxDestroy(context_->urgent->context);
   api_->cuDevicePrimaryCtxRelease(context_->device);
 }
 
@@ -161,17 +179,13 @@ absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first
       api_->cuGreenCtxCreate(&green, description, context_->device, CU_GREEN_CTX_DEFAULT_STREAM),
       "cuGreenCtxCreate");
   if (!status.ok()) return status;
-  return std::make_unique<CudaPartition>(
-      *context_, *reclaimer_, std::make_shared<GreenContext>(*context_, green), first, count);
+  return std::make_unique<CudaPartition>(context_->ordinary, *reclaimer_,
+                                         std::make_shared<GreenContext>(*context_, green), first,
+                                         count);
 }
 
 absl::StatusOr<std::unique_ptr<Marker>> CudaDevice::CreateMarker(bool timed) {
-  context_->Enter();
-  CUevent event = nullptr;
-  DETSHARE_RETURN_IF_ERROR(context_->Check(
-      api_->cuEventCreate(&event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
-      "cuEventCreate"));
-  return std::make_unique<CudaMarker>(*context_, event);
+  return CudaMarker::Create(*context_, timed);
 }
 
 absl::StatusOr<bool> CudaDevice::Reached(Marker& marker) {
@@ -227,7 +241,7 @@ absl::StatusOr<std::unique_ptr<Graph>> CudaDevice::InstantiateGraph(
     GraphPlace* refused) {
   *refused = {};
   const auto& own = static_cast<CudaPartition&>(partition);
-  CudaGraph::Place place{context_->context, own.green(), own.sm_count()};
+  CudaGraph::Place place{&own.group(), own.group().context, own.green(), own.sm_count()};
   if (place.green != nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(place.context, place.green->AsContext());
   }
@@ -238,8 +252,10 @@ absl::StatusOr<std::unique_ptr<Graph>> CudaDevice::InstantiateGraph(
 absl::StatusOr<uint64_t> CudaDevice::CreateGraphCondition(AddressSpace& space,
                                                           uint32_t default_value,
                                                           bool assign_default, uint64_t sibling) {
+  // A handle belongs to one context.
+  space.BindToGroup();
   return static_cast<CudaAddressSpace&>(space).conditional_homes().CreateHandle(
-      *context_, *reclaimer_, sibling, default_value, assign_default);
+      context_->GroupOf(space), *reclaimer_, sibling, default_value, assign_default);
 }
 
 Device::Memory CudaDevice::memory() const {
@@ -294,18 +310,18 @@ absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, ui
     default:
       break;
   }
-  context_->Enter();
   std::lock_guard<std::mutex> lock(limits_mutex_);
-  size_t now = 0;
-  absl::Status status = context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit");
-  if (!status.ok()) return status;
-  if (value > now) {
+  for (CudaGroup* const group : {&context_->ordinary, context_->urgent.get()}) {
+    if (group == nullptr) continue;
+    group->Enter();
+    size_t now = 0;
+    DETSHARE_RETURN_IF_ERROR(context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit"));
+    if (value <= now) continue;
     // May allocate the context's memory for stacks, heap or printf again, which drains the context.
-    status = context_->idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
-      context_->Enter();
+    DETSHARE_RETURN_IF_ERROR(group->idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
+      group->Enter();
       return context_->Check(api_->cuCtxSetLimit(name, value), "cuCtxSetLimit");
-    });
-    if (!status.ok()) return status;
+    }));
   }
   return value;
 }

@@ -29,6 +29,7 @@ class CudaDevice final : public Device {
 
   const DeviceProperties& properties() const override { return properties_; }
   Partition& whole() override { return *whole_; }
+  Partition* urgent() override { return urgent_.get(); }
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override;
   absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override;
   absl::StatusOr<bool> Reached(Marker& marker) override;
@@ -75,6 +76,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<CudaTensorMaps> tensor_maps_;  // null: the GPU has none
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;
+  std::unique_ptr<CudaPartition> urgent_;  // null: the device cannot preempt
   // Group i begins at SM i * sm_group. The last group holds the SMs that the driver left over, so
   // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;

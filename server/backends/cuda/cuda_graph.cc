@@ -43,7 +43,6 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
   *refused = {};
   if (description.graphs.size() != 1 && place.green != nullptr)
     return CudaError(kCudaErrorNotSupported, "conditional nodes cannot run on a partition");
-  context.Enter();
   std::unique_ptr<CudaGraph> graph(new CudaGraph(context, reclaimer, space, place));
   graph->removals_seen_ = space.removals();
   DETSHARE_RETURN_IF_ERROR(graph->Build(description, refused));
@@ -55,8 +54,9 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
   const auto instantiate = [&] {
     return graph->Instantiate(description.use_node_priority, refused);
   };
-  DETSHARE_RETURN_IF_ERROR(graph->local_bytes_ > context.local_bytes.load(std::memory_order_relaxed)
-                               ? context.idle.Run(space, instantiate)
+  DETSHARE_RETURN_IF_ERROR(graph->local_bytes_ >
+                                   place.group->local_bytes.load(std::memory_order_relaxed)
+                               ? place.group->idle.Run(space, instantiate)
                                : instantiate());
   return graph;
 }
@@ -71,10 +71,11 @@ CudaGraph::~CudaGraph() {
     return;
   }
   reclaimer_.Later(
-      [&context = context_, green = place_.green, graph = graph_, executable = executable_] {
-        context.Enter();
-        if (executable != nullptr) context.api.cuGraphExecDestroy(executable);
-        context.api.cuGraphDestroy(graph);
+      DeferredReclaimer::Of(*place_.group),
+      [&group = *place_.group, green = place_.green, graph = graph_, executable = executable_] {
+        group.Enter();
+        if (executable != nullptr) group.gpu.api.cuGraphExecDestroy(executable);
+        group.gpu.api.cuGraphDestroy(graph);
       });
 }
 
@@ -125,7 +126,7 @@ absl::Status CudaGraph::Build(const GraphDescription& description, GraphPlace* r
     DETSHARE_RETURN_IF_ERROR(
         context_.Check(context_.api.cuGraphCreate(&graph_, 0), "cuGraphCreate"));
   }
-  context_.Enter();
+  place_.group->Enter();
   DETSHARE_RETURN_IF_ERROR(BuildBody(description, 0, graph_, refused));
   *refused = {};
   NoteNeeds();
@@ -147,10 +148,13 @@ absl::Status CudaGraph::BuildBody(const GraphDescription& description, uint32_t 
     const auto* kernel = std::get_if<KernelStep>(&node.what.step);
     if (kernel != nullptr) {
       DETSHARE_RETURN_IF_ERROR(CheckKernel(*kernel));
+      DETSHARE_RETURN_IF_ERROR(
+          static_cast<CudaKernel&>(*kernel->kernel).UploadTo(*place_.group, space_));
+      place_.group->Enter();
     }
     GraphNodeParams params;
     absl::Status status =
-        params.Read(node.what.step, space_, place_.context, place_.green != nullptr);
+        params.Read(node.what.step, space_, *place_.group, place_.context, place_.green != nullptr);
     if (!status.ok()) return status;
     std::vector<CUgraphNode> before;
     std::vector<CUgraphEdgeData> kinds;
@@ -211,6 +215,7 @@ void CudaGraph::NoteNeeds() {
   local_bytes_ = 0;
   print_ = nullptr;
   memory_waits_.clear();
+  recorded_.clear();
   ForEachNode([&](const Node& node) {
     if (const auto* kernel = std::get_if<KernelStep>(&node.what.step)) {
       const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
@@ -220,12 +225,17 @@ void CudaGraph::NoteNeeds() {
       for (const MemoryOp& operation : memory->operations) {
         if (operation.is_wait()) memory_waits_.push_back(operation);
       }
+    } else if (const auto* record = std::get_if<RecordStep>(&node.what.step)) {
+      recorded_.push_back(static_cast<CudaMarker*>(&*record->marker));
+    } else if (std::holds_alternative<WaitMarkerStep>(node.what.step)) {
+      // The node names the event of one group.
+      space_.BindToGroup();
     }
   });
 }
 
 absl::Status CudaGraph::Instantiate(bool use_node_priority, GraphPlace* refused) {
-  context_.Enter();
+  place_.group->Enter();
   CUDA_GRAPH_INSTANTIATE_PARAMS params{};
   params.flags = use_node_priority ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
   absl::Status status =
@@ -254,7 +264,7 @@ absl::Status CudaGraph::Instantiate(bool use_node_priority, GraphPlace* refused)
 }
 
 absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
-  context_.Enter();
+  place_.group->Enter();
   Node& node = bodies_[place.graph][place.node];
   const auto* kernel = std::get_if<KernelStep>(&now.step);
   if (kernel != nullptr) {
@@ -266,10 +276,14 @@ absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
       return CannotChange("a kernel that prints, in a graph that waits");
     }
     DETSHARE_RETURN_IF_ERROR(CheckKernel(*kernel));
+    DETSHARE_RETURN_IF_ERROR(
+        static_cast<CudaKernel&>(*kernel->kernel).UploadTo(*place_.group, space_));
+    place_.group->Enter();
   }
   if (!(now.step == node.what.step)) {
     GraphNodeParams params;
-    absl::Status status = params.Read(now.step, space_, place_.context, place_.green != nullptr);
+    absl::Status status =
+        params.Read(now.step, space_, *place_.group, place_.context, place_.green != nullptr);
     if (!status.ok()) return status;
     if (params.all().size() != node.handles.size() ||
         params.all().front().type == CU_GRAPH_NODE_TYPE_EMPTY) {
@@ -292,6 +306,8 @@ absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
   }
   const bool needs_more =
       std::holds_alternative<MemoryOpsStep>(now.step) ||
+      std::holds_alternative<RecordStep>(now.step) ||
+      std::holds_alternative<WaitMarkerStep>(now.step) ||
       (kernel != nullptr && kernel->kernel != std::get<KernelStep>(node.what.step).kernel);
   node.what = now;
   if (needs_more) NoteNeeds();
@@ -343,6 +359,7 @@ absl::StatusOr<bool> CudaGraph::Prepare(absl::Span<const uint64_t> values) {
                                                              &params.all().front()),
                        "cuGraphExecNodeSetParams"));
   }
+  for (CudaMarker* const marker : recorded_) marker->NoteRecord(*place_.group);
   // Notes the waits last: a graph that is not launched waits for nothing.
   for (size_t i = 0; i < valued_.size(); ++i) {
     if (const auto* wait = std::get_if<WaitStep>(&bodies_.front()[valued_[i]].what.step)) {

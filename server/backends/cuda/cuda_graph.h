@@ -35,7 +35,8 @@ class CudaGraph final : public Graph {
  public:
   // The context and the SMs on which a graph runs.
   struct Place {
-    CUcontext context = nullptr;          // of the green context, or the primary one
+    CudaGroup* group = nullptr;
+    CUcontext context = nullptr;          // of the green context, or of the group
     std::shared_ptr<GreenContext> green;  // null: the whole device
     int sm_count = 0;
   };
@@ -105,6 +106,7 @@ class CudaGraph final : public Graph {
   uint32_t local_bytes_ = 0;
   const std::function<void(std::string_view)>* print_ = nullptr;
   std::vector<MemoryOp> memory_waits_;
+  std::vector<CudaMarker*> recorded_;  // markers that a launch records
   bool waits_for_host_ = false;
 };
 

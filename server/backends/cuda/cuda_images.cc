@@ -15,18 +15,19 @@ constexpr uint64_t kZeroBytes = 8 << 20;  // at least one row of any array
 class CudaImage final : public ImageObject {
  public:
   using Destroy = CUresult (*)(unsigned long long);
-  CudaImage(CudaContext& context, DeferredReclaimer& reclaimer, uint64_t handle, Destroy destroy)
-      : context_(context), reclaimer_(reclaimer), handle_(handle), destroy_(destroy) {}
+  CudaImage(CudaGroup& group, DeferredReclaimer& reclaimer, uint64_t handle, Destroy destroy)
+      : group_(group), reclaimer_(reclaimer), handle_(handle), destroy_(destroy) {}
   ~CudaImage() override {
-    reclaimer_.Later([&context = context_, destroy = destroy_, handle = handle_] {
-      context.Enter();
-      destroy(handle);
-    });
+    reclaimer_.Later(DeferredReclaimer::Of(group_),
+                     [&group = group_, destroy = destroy_, handle = handle_] {
+                       group.Enter();
+                       destroy(handle);
+                     });
   }
   uint64_t handle() const override { return handle_; }
 
  private:
-  CudaContext& context_;
+  CudaGroup& group_;
   DeferredReclaimer& reclaimer_;
   const uint64_t handle_;
   const Destroy destroy_;
@@ -98,15 +99,16 @@ CUDA_RESOURCE_VIEW_DESC ViewOf(const TextureView& from) {
 
 CudaArray::~CudaArray() {
   if (mipmap_ != nullptr) {
-    reclaimer_.Later([&context = context_, mipmap = mipmap_] {
+    reclaimer_.Later(DeferredReclaimer::Drains::kOrdinary, [&context = context_, mipmap = mipmap_] {
       context.Enter();
       context.api.cuMipmappedArrayDestroy(mipmap);
     });
   } else {
-    reclaimer_.Later([&context = context_, array = levels_[0]] {
-      context.Enter();
-      context.api.cuArrayDestroy(array);
-    });
+    reclaimer_.Later(DeferredReclaimer::Drains::kOrdinary,
+                     [&context = context_, array = levels_[0]] {
+                       context.Enter();
+                       context.api.cuArrayDestroy(array);
+                     });
   }
 }
 
@@ -214,9 +216,16 @@ absl::Status CudaImages::Clear(const CudaArray& array) {
 
 // ---- textures and surfaces
 
+CudaGroup& CudaImages::EnterAndBind(AddressSpace& space) {
+  CudaGroup& group = context_.GroupOf(space);
+  group.Enter();
+  space.BindToGroup();
+  return group;
+}
+
 absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateTexture(
-    AddressSpace&, const TextureRequest& request) {
-  context_.Enter();
+    AddressSpace& space, const TextureRequest& request) {
+  CudaGroup& group = EnterAndBind(space);
   const CUDA_RESOURCE_DESC resource = ResourceOf(request.resource);
   const CUDA_TEXTURE_DESC sampling = SamplingOf(request.sampling);
   const CUDA_RESOURCE_VIEW_DESC view = ViewOf(request.view);
@@ -225,21 +234,20 @@ absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateTexture(
       context_.Check(context_.api.cuTexObjectCreate(&handle, &resource, &sampling,
                                                     request.has_view ? &view : nullptr),
                      "cuTexObjectCreate"));
-  return std::make_unique<CudaImage>(context_, reclaimer_, handle, context_.api.cuTexObjectDestroy);
+  return std::make_unique<CudaImage>(group, reclaimer_, handle, context_.api.cuTexObjectDestroy);
 }
 
-absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateSurface(AddressSpace&,
+absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateSurface(AddressSpace& space,
                                                                        std::shared_ptr<Array> array,
                                                                        uint32_t level) {
-  context_.Enter();
+  CudaGroup& group = EnterAndBind(space);
   CUDA_RESOURCE_DESC resource{};
   resource.resType = CU_RESOURCE_TYPE_ARRAY;
   resource.res.array.hArray = static_cast<const CudaArray&>(*array).level(level);
   CUsurfObject handle = 0;
   DETSHARE_RETURN_IF_ERROR(
       context_.Check(context_.api.cuSurfObjectCreate(&handle, &resource), "cuSurfObjectCreate"));
-  return std::make_unique<CudaImage>(context_, reclaimer_, handle,
-                                     context_.api.cuSurfObjectDestroy);
+  return std::make_unique<CudaImage>(group, reclaimer_, handle, context_.api.cuSurfObjectDestroy);
 }
 
 absl::StatusOr<uint64_t> CudaImages::LinearTextureWidth(uint32_t format, uint32_t channels) {

@@ -56,6 +56,9 @@ class CudaImages final : public ImageDevice {
   absl::StatusOr<uint64_t> LinearTextureWidth(uint32_t format, uint32_t channels) override;
 
  private:
+  // Makes the context of the session's group current. A texture or surface exists in one context,
+  // so this binds the session to the group.
+  CudaGroup& EnterAndBind(AddressSpace& space);
   // Clears all levels. Waits only for that work.
   absl::Status Clear(const CudaArray& array);
   absl::Status ClearLevel(const CudaArray& array, uint32_t level);

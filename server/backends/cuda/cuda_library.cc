@@ -9,6 +9,7 @@
 #include "proto/images/fatbin.h"
 #include "proto/images/fatbin_wrapper.h"
 #include "proto/images/image_kind.h"
+#include "server/backends/cuda/group_bound_code.h"
 #include "server/backends/cuda/jit_options.h"
 #include "server/backends/cuda/managed_image.h"
 #include "server/backends/images/device_code.h"
@@ -47,25 +48,36 @@ CUlaunchConfig ConfigOf(const LaunchShape& shape, CUlaunchAttribute* cluster) {
 
 absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(
     CudaContext& context, CudaAddressSpace& space, CUkernel handle, std::string name,
-    const std::function<void(std::string_view)>* print) {
-  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, handle, print));
+    const std::function<void(std::string_view)>* print, bool bound) {
+  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, handle, print, bound));
   kernel->info_.name = std::move(name);
-  const absl::Status status = context.idle.Run(space, [&] { return kernel->Upload(); });
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(kernel->UploadTo(context.GroupOf(space), space));
+  DETSHARE_RETURN_IF_ERROR(kernel->ReadInfo());
   return kernel;
 }
 
-absl::Status CudaKernel::Upload() {
-  context_.Enter();
-  absl::Status status =
-      context_.Check(context_.api.cuKernelGetFunction(&function_, kernel_), "cuKernelGetFunction");
-  if (!status.ok()) return status;
+absl::Status CudaKernel::UploadTo(CudaGroup& group, CudaAddressSpace& space) {
+  CUfunction& function = functions_[group.urgent];
+  if (function != nullptr) return absl::OkStatus();
+  DETSHARE_RETURN_IF_ERROR(group.idle.Run(space, [&] {
+    group.Enter();
+    return context_.Check(context_.api.cuKernelGetFunction(&function, kernel_),
+                          "cuKernelGetFunction");
+  }));
+  for (const auto& [attribute, value] : set_attributes_) {
+    DETSHARE_RETURN_IF_ERROR(context_.Check(
+        context_.api.cuFuncSetAttribute(function, attribute, value), "cuFuncSetAttribute"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaKernel::ReadInfo() {
+  home().Enter();
   for (size_t i = 0; i < kMaxParameters; ++i) {
     size_t offset = 0, bytes = 0;
     const CUresult result = context_.api.cuKernelGetParamInfo(kernel_, i, &offset, &bytes);
     if (result == CUDA_ERROR_INVALID_VALUE) break;  // the kernel has no further parameters
-    status = context_.Check(result, "cuKernelGetParamInfo");
-    if (!status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(context_.Check(result, "cuKernelGetParamInfo"));
     info_.parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
     info_.parameter_bytes = std::max(info_.parameter_bytes, static_cast<uint32_t>(offset + bytes));
   }
@@ -81,15 +93,19 @@ absl::Status CudaKernel::Upload() {
 }
 
 absl::Status CudaKernel::SetAttribute(int attribute, int value) {
-  context_.Enter();
+  home().Enter();
   const auto name = static_cast<CUfunction_attribute>(attribute);
   absl::Status status =
       context_.Check(context_.api.cuKernelSetAttribute(name, value, kernel_, context_.device),
                      "cuKernelSetAttribute");
   if (!status.ok()) return status;
-  status =
-      context_.Check(context_.api.cuFuncSetAttribute(function_, name, value), "cuFuncSetAttribute");
-  if (!status.ok()) return status;
+  for (CudaGroup* const group : {&context_.ordinary, context_.urgent.get()}) {
+    if (group == nullptr || function(*group) == nullptr) continue;
+    group->Enter();
+    DETSHARE_RETURN_IF_ERROR(context_.Check(
+        context_.api.cuFuncSetAttribute(function(*group), name, value), "cuFuncSetAttribute"));
+  }
+  set_attributes_[name] = value;
   if (attribute >= 0 && attribute < static_cast<int>(info_.attributes.size())) {
     int now = value;
     context_.api.cuKernelGetAttribute(&now, name, kernel_, context_.device);
@@ -99,43 +115,43 @@ absl::Status CudaKernel::SetAttribute(int attribute, int value) {
 }
 
 absl::StatusOr<int> CudaKernel::MaxActiveBlocks(const OccupancyQuery& query) {
-  context_.Enter();
+  home().Enter();
   int blocks = 0;
   DETSHARE_RETURN_IF_ERROR(context_.Check(
       context_.api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-          &blocks, function_, query.block_size, query.dynamic_shared_bytes, query.flags),
+          &blocks, function(home()), query.block_size, query.dynamic_shared_bytes, query.flags),
       "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"));
   return blocks;
 }
 
 absl::StatusOr<uint64_t> CudaKernel::AvailableDynamicShared(int blocks, int block_size) {
-  context_.Enter();
+  home().Enter();
   size_t bytes = 0;
-  DETSHARE_RETURN_IF_ERROR(context_.Check(
-      context_.api.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function_, blocks, block_size),
-      "cuOccupancyAvailableDynamicSMemPerBlock"));
+  DETSHARE_RETURN_IF_ERROR(context_.Check(context_.api.cuOccupancyAvailableDynamicSMemPerBlock(
+                                              &bytes, function(home()), blocks, block_size),
+                                          "cuOccupancyAvailableDynamicSMemPerBlock"));
   return bytes;
 }
 
 absl::StatusOr<int> CudaKernel::MaxPotentialClusterSize(const LaunchShape& shape) {
-  context_.Enter();
+  home().Enter();
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int size = 0;
-  DETSHARE_RETURN_IF_ERROR(
-      context_.Check(context_.api.cuOccupancyMaxPotentialClusterSize(&size, function_, &config),
-                     "cuOccupancyMaxPotentialClusterSize"));
+  DETSHARE_RETURN_IF_ERROR(context_.Check(
+      context_.api.cuOccupancyMaxPotentialClusterSize(&size, function(home()), &config),
+      "cuOccupancyMaxPotentialClusterSize"));
   return size;
 }
 
 absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
-  context_.Enter();
+  home().Enter();
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int clusters = 0;
-  DETSHARE_RETURN_IF_ERROR(
-      context_.Check(context_.api.cuOccupancyMaxActiveClusters(&clusters, function_, &config),
-                     "cuOccupancyMaxActiveClusters"));
+  DETSHARE_RETURN_IF_ERROR(context_.Check(
+      context_.api.cuOccupancyMaxActiveClusters(&clusters, function(home()), &config),
+      "cuOccupancyMaxActiveClusters"));
   return clusters;
 }
 
@@ -149,10 +165,12 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
   std::span<const std::byte> bytes(image.data(), image.size());
   PrintingScan printing;
   ManagedScan managed;
+  bool bound = false;
   const bool read =
       images::ForEachDeviceCode(bytes, device_sm, [&](const images::DeviceCode& code) {
         printing.Add(code);
         managed.Add(code);
+        bound = bound || IsBoundToGroup(code);
       });
   absl::StatusOr<std::optional<std::string>> placed = std::nullopt;
   if (read) placed = managed.Place(context, space, options, logs, place);
@@ -216,23 +234,34 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
     }
     return context.Check(result, "cuLibraryLoadData");
   };
-  const absl::Status status = compile ? context.idle.Run(space, load) : load();
+  // Compiled code is uploaded at once, to the current context.
+  CudaGroup& group = context.GroupOf(space);
+  group.Enter();
+  const absl::Status status = compile ? group.idle.Run(space, load) : load();
   jit.TakeLogs(logs);
   if (!status.ok()) {
     return CudaError(CudaResultOf(status),
                      absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
   }
-  return std::unique_ptr<CudaLibrary>(
-      new CudaLibrary(context, reclaimer, space, handle,
-                      read ? printing.kernels() : PrintingKernels::All(), std::move(print)));
+  return std::unique_ptr<CudaLibrary>(new CudaLibrary(
+      context, reclaimer, space, handle, read ? printing.kernels() : PrintingKernels::All(),
+      bound || !read, std::move(print)));
 }
 
 CudaLibrary::~CudaLibrary() {
   for (const auto& [name, global] : globals_) space_.RemoveGlobal(global.address);
-  reclaimer_.Later([&context = context_, library = library_] {
-    context.Enter();
-    context.Check(context.api.cuLibraryUnload(library), "cuLibraryUnload").IgnoreError();
-  });
+  // Code that was never in the urgent group must not delay it.
+  bool urgent = context_.GroupOf(space_).urgent;
+  for (const auto& [name, kernel] : kernels_) {
+    urgent =
+        urgent || (context_.urgent != nullptr && kernel->function(*context_.urgent) != nullptr);
+  }
+  reclaimer_.Later(
+      urgent ? DeferredReclaimer::Drains::kBoth : DeferredReclaimer::Drains::kOrdinary,
+      [&context = context_, library = library_] {
+        context.Enter();
+        context.Check(context.api.cuLibraryUnload(library), "cuLibraryUnload").IgnoreError();
+      });
 }
 
 std::vector<std::string> CudaLibrary::KernelNames() const {
@@ -261,25 +290,29 @@ absl::StatusOr<Kernel*> CudaLibrary::GetKernel(std::string_view name) {
   absl::Status status = context_.Check(
       context_.api.cuLibraryGetKernel(&handle, library_, terminated.c_str()), "cuLibraryGetKernel");
   if (!status.ok()) return status;
-  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<CudaKernel> kernel,
-                            CudaKernel::Create(context_, space_, handle, terminated,
-                                               printing_.Contains(name) ? &print_ : nullptr));
+  DETSHARE_ASSIGN_OR_RETURN(
+      std::unique_ptr<CudaKernel> kernel,
+      CudaKernel::Create(context_, space_, handle, terminated,
+                         printing_.Contains(name) ? &print_ : nullptr, bound_));
   return kernels_.emplace(terminated, std::move(kernel)).first->second.get();
 }
 
 absl::StatusOr<Library::Global> CudaLibrary::GetGlobal(std::string_view name) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (const auto found = globals_.find(name); found != globals_.end()) return found->second;
-  context_.Enter();
+  CudaGroup& group = context_.GroupOf(space_);
   const std::string terminated(name);
   CUdeviceptr address = 0;
   size_t bytes = 0;
-  const absl::Status status = context_.idle.Run(space_, [&] {
+  const absl::Status status = group.idle.Run(space_, [&] {
+    group.Enter();
     return context_.Check(
         context_.api.cuLibraryGetGlobal(&address, &bytes, library_, terminated.c_str()),
         "cuLibraryGetGlobal");
   });
   if (!status.ok()) return status;
+  // The other group has a variable of its own, at another address.
+  space_.BindToGroup();
   const Global global{address, bytes};
   globals_.emplace(terminated, global);
   space_.AddGlobal(address, bytes);

@@ -1,6 +1,7 @@
 // Code of one session on a real GPU: libraries, their kernels, and linking.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,20 +21,25 @@ namespace detshare::cuda {
 class CudaKernel final : public Kernel {
  public:
   // Uploads the code, as any query about the kernel would do, and therefore waits for an idle
-  // moment of the device. `print` is null unless the kernel may print.
+  // moment of the device. `print` is null unless the kernel may print. `bound` as in
+  // Kernel::bound_to_group().
   static absl::StatusOr<std::unique_ptr<CudaKernel>> Create(
       CudaContext& context, CudaAddressSpace& space, CUkernel kernel, std::string name,
-      const std::function<void(std::string_view)>* print);
+      const std::function<void(std::string_view)>* print, bool bound);
 
   const KernelInfo& info() const override { return info_; }
+  bool bound_to_group() const override { return bound_; }
   absl::Status SetAttribute(int attribute, int value) override;
   absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) override;
   absl::StatusOr<uint64_t> AvailableDynamicShared(int blocks, int block_size) override;
   absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape& shape) override;
   absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) override;
 
-  // The kernel in the primary context. Such functions also run on streams of green contexts.
-  CUfunction function() const { return function_; }
+  // The kernel in the group's context; null until it is uploaded there. Functions of the ordinary
+  // group also run on streams of green contexts.
+  CUfunction function(const CudaGroup& group) const { return functions_[group.urgent]; }
+  // Uploads the code to the group, and therefore waits for an idle moment of the group.
+  absl::Status UploadTo(CudaGroup& group, CudaAddressSpace& space);
   // The kernel in no particular context.
   CUkernel handle() const { return kernel_; }
   // The bytes of the context's local memory that each of its threads needs.
@@ -42,15 +48,22 @@ class CudaKernel final : public Kernel {
 
  private:
   CudaKernel(CudaContext& context, CUkernel kernel,
-             const std::function<void(std::string_view)>* print)
-      : context_(context), kernel_(kernel), print_(print) {}
+             const std::function<void(std::string_view)>* print, bool bound)
+      : context_(context), kernel_(kernel), print_(print), bound_(bound) {}
 
-  absl::Status Upload();
+  absl::Status ReadInfo();
+  // A group to which the code is uploaded.
+  CudaGroup& home() const {
+    return functions_[0] != nullptr ? context_.ordinary : *context_.urgent;
+  }
 
   CudaContext& context_;
   const CUkernel kernel_;
   const std::function<void(std::string_view)>* const print_;
-  CUfunction function_ = nullptr;
+  const bool bound_;
+  std::array<CUfunction, 2> functions_{};  // of the ordinary and of the urgent group
+  // The attributes that were set, which the function of a further group gets as well.
+  std::map<CUfunction_attribute, int> set_attributes_;
   KernelInfo info_;
 };
 
@@ -69,13 +82,14 @@ class CudaLibrary final : public Library {
 
  private:
   CudaLibrary(CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
-              CUlibrary library, PrintingKernels printing,
+              CUlibrary library, PrintingKernels printing, bool bound,
               std::function<void(std::string_view)> print)
       : context_(context),
         reclaimer_(reclaimer),
         space_(space),
         library_(library),
         printing_(std::move(printing)),
+        bound_(bound),
         print_(std::move(print)) {}
 
   CudaContext& context_;
@@ -83,6 +97,7 @@ class CudaLibrary final : public Library {
   CudaAddressSpace& space_;
   const CUlibrary library_;
   const PrintingKernels printing_;
+  const bool bound_;  // its kernels are bound to a group
   const std::function<void(std::string_view)> print_;
 
   std::mutex mutex_;  // guards the maps

@@ -53,9 +53,30 @@ InlineSource::Slot InlineSource::slots_[64];
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<CudaMarker>> CudaMarker::Create(CudaContext& context, bool timed) {
+  context.Enter();
+  const unsigned flags = timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
+  CUevent event = nullptr;
+  DETSHARE_RETURN_IF_ERROR(
+      context.Check(context.api.cuEventCreate(&event, flags), "cuEventCreate"));
+  return std::unique_ptr<CudaMarker>(new CudaMarker(context, flags, event));
+}
+
 CudaMarker::~CudaMarker() {
   context_.Enter();
-  context_.api.cuEventDestroy(event_);
+  context_.api.cuEventDestroy(ordinary_);
+  if (urgent_ == nullptr) return;
+  context_.urgent->Enter();
+  context_.api.cuEventDestroy(urgent_);
+}
+
+absl::StatusOr<CUevent> CudaMarker::EventOf(CudaGroup& group) {
+  if (group.urgent && urgent_ == nullptr) {
+    group.Enter();
+    DETSHARE_RETURN_IF_ERROR(
+        context_.Check(context_.api.cuEventCreate(&urgent_, flags_), "cuEventCreate"));
+  }
+  return group.urgent ? urgent_ : ordinary_;
 }
 
 // Surrounds the submission of one piece of work.
@@ -66,12 +87,12 @@ class CudaQueue::Submission {
 
   Submission(CudaQueue& queue, AddressSpace& space, Place place = kAnywhere)
       : state_(*queue.state_), space_(static_cast<CudaAddressSpace&>(space)) {
-    queue.context_.Enter();
+    queue.group_.Enter();
     if (state_.space.load(std::memory_order_relaxed) != &space_) space_.Use(queue.state_);
     state_.entering.store(true);
-    while (place == kAnywhere && queue.context_.idle.holding()) [[unlikely]] {
+    while (place == kAnywhere && queue.group_.idle.holding()) [[unlikely]] {
         state_.entering.store(false);
-        queue.context_.idle.WaitUntilOpen();
+        queue.group_.idle.WaitUntilOpen();
         state_.entering.store(true);
       }
     state_.submitted.store(state_.submitted.load(std::memory_order_relaxed) + 1);
@@ -96,15 +117,17 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
   if (parameters.size() < own.info().parameter_bytes) {
     return CudaError(kCudaErrorInvalidValue, "too few parameter bytes");
   }
+  if (own.function(group_) == nullptr) [[unlikely]]
+    DETSHARE_RETURN_IF_ERROR(own.UploadTo(group_, static_cast<CudaAddressSpace&>(space)));
   // If a kernel needs more local memory than any before, the driver enlarges the context's local
   // memory, which drains the context. A kernel that prints does not take this path, because its
   // launch waits for the kernel, and the call in an idle moment must not wait.
-  if (own.local_bytes() > context_.local_bytes.load(std::memory_order_relaxed) &&
+  if (own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) &&
       own.print() == nullptr) [[unlikely]] {
-    return context_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
+    return group_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
       // No other thread launches at this time. Relaxed: a thread that does not see the new value
       // also comes here.
-      context_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
+      group_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
       const Submission submission(*this, space, Submission::kInIdleWindow);
       return LaunchNow(own, shape, parameters);
     });
@@ -133,11 +156,12 @@ absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
                     CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
   void** extra = parameter_bytes == 0 ? nullptr : buffer;
   return Printing(kernel.print(), [&] {
-    CUresult result = context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra);
+    CUresult result =
+        context_.api.cuLaunchKernelEx(&config, kernel.function(group_), nullptr, extra);
     // A device may not know a hint; the kernel is launched without it.
     if (result != CUDA_SUCCESS && attributes.has_hints()) [[unlikely]] {
       config.numAttrs = static_cast<unsigned>(attributes.without_hints().size());
-      result = context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra);
+      result = context_.api.cuLaunchKernelEx(&config, kernel.function(group_), nullptr, extra);
     }
     return context_.Check(result, "cuLaunchKernelEx");
   });
@@ -165,10 +189,10 @@ absl::Status CudaQueue::LaunchGraph(AddressSpace& space, Graph& graph,
                                     absl::Span<const uint64_t> values) {
   auto& own = static_cast<CudaGraph&>(graph);
   // As in Launch().
-  if (own.local_bytes() > context_.local_bytes.load(std::memory_order_relaxed) &&
+  if (own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) &&
       own.print() == nullptr) [[unlikely]] {
-    return context_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
-      context_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
+    return group_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
+      group_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
       Submission submission(*this, space, Submission::kInIdleWindow);
       return LaunchGraphNow(submission.space(), own, values);
     });
@@ -196,6 +220,11 @@ absl::Status CudaQueue::UploadGraph(AddressSpace& space, Graph& graph) {
   return context_.Check(
       context_.api.cuGraphUpload(static_cast<CudaGraph&>(graph).executable(), state_->stream),
       "cuGraphUpload");
+}
+
+bool CudaQueue::Idle() {
+  group_.Enter();
+  return context_.api.cuStreamQuery(state_->stream) == CUDA_SUCCESS;
 }
 
 // ---- copies
@@ -276,8 +305,8 @@ absl::Status CudaQueue::CopyRows(const CudaAddressSpace& space, const CopyReques
 // device has no access.
 absl::Status CudaQueue::CopyBetweenDevices(const CopyRequest& request) {
   const auto context_of = [this](AddressSpace* space) {
-    return space == nullptr ? context_.context
-                            : static_cast<CudaAddressSpace*>(space)->context().context;
+    return (space == nullptr ? context_ : static_cast<CudaAddressSpace*>(space)->context())
+        .ordinary.context;
   };
   const CUcontext to = context_of(request.destination_space);
   const CUcontext from = context_of(request.source_space);
@@ -448,14 +477,17 @@ absl::Status CudaQueue::MemoryOps(AddressSpace& space, absl::Span<const MemoryOp
 }
 
 absl::Status CudaQueue::Record(Marker& marker) {
-  context_.Enter();
-  return context_.Check(
-      context_.api.cuEventRecord(static_cast<CudaMarker&>(marker).event(), state_->stream),
-      "cuEventRecord");
+  group_.Enter();
+  auto& own = static_cast<CudaMarker&>(marker);
+  DETSHARE_ASSIGN_OR_RETURN(const CUevent event, own.EventOf(group_));
+  DETSHARE_RETURN_IF_ERROR(
+      context_.Check(context_.api.cuEventRecord(event, state_->stream), "cuEventRecord"));
+  own.NoteRecord(group_);
+  return absl::OkStatus();
 }
 
 absl::Status CudaQueue::Wait(Marker& marker) {
-  context_.Enter();
+  group_.Enter();
   return context_.Check(
       context_.api.cuStreamWaitEvent(state_->stream, static_cast<CudaMarker&>(marker).event(),
                                      CU_EVENT_WAIT_DEFAULT),
@@ -477,19 +509,19 @@ absl::StatusOr<CUcontext> GreenContext::AsContext() const {
 }
 
 absl::StatusOr<std::unique_ptr<Queue>> CudaPartition::CreateQueue(int priority) {
-  context_.Enter();
+  group_.Enter();
+  CudaContext& gpu = group_.gpu;
   CUstream stream = nullptr;
   DETSHARE_RETURN_IF_ERROR(
       green_ == nullptr
-          ? context_.Check(
-                context_.api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority),
-                "cuStreamCreateWithPriority")
-          : context_.Check(context_.api.cuGreenCtxStreamCreate(&stream, green_->handle(),
-                                                               CU_STREAM_NON_BLOCKING, priority),
-                           "cuGreenCtxStreamCreate"));
-  auto state = std::make_shared<StreamState>(context_, stream);
-  context_.AddStream(state);
-  return std::make_unique<CudaQueue>(context_, reclaimer_, std::move(state));
+          ? gpu.Check(gpu.api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority),
+                      "cuStreamCreateWithPriority")
+          : gpu.Check(gpu.api.cuGreenCtxStreamCreate(&stream, green_->handle(),
+                                                     CU_STREAM_NON_BLOCKING, priority),
+                      "cuGreenCtxStreamCreate"));
+  auto state = std::make_shared<StreamState>(group_, stream);
+  group_.AddStream(state);
+  return std::make_unique<CudaQueue>(reclaimer_, std::move(state));
 }
 
 }  // namespace detshare::cuda

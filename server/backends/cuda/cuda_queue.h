@@ -1,6 +1,7 @@
 // Markers, queues and partitions of a real GPU: events, streams and green contexts.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -18,21 +19,42 @@ class CudaGraph;
 
 class CudaKernel;
 
+// An event belongs to a context, so a marker has one for each time-slice group. The event of the
+// urgent group is created when the marker is first recorded there.
 class CudaMarker final : public Marker {
  public:
-  CudaMarker(CudaContext& context, CUevent event) : context_(context), event_(event) {}
+  static absl::StatusOr<std::unique_ptr<CudaMarker>> Create(CudaContext& context, bool timed);
   ~CudaMarker() override;
-  CUevent event() const { return event_; }
+
+  // Returns the event that work of `group` records. The recording thread calls it.
+  absl::StatusOr<CUevent> EventOf(CudaGroup& group);
+  // Work of `group` records the marker. Requires EventOf(group).
+  void NoteRecord(const CudaGroup& group) {
+    latest_.store(group.urgent ? urgent_ : ordinary_, std::memory_order_release);
+  }
+  // Returns the event that was recorded last.
+  // Acquire: a thread that sees the urgent event's turn also sees its handle.
+  CUevent event() const { return latest_.load(std::memory_order_acquire); }
 
  private:
+  CudaMarker(CudaContext& context, unsigned flags, CUevent event)
+      : context_(context), flags_(flags), ordinary_(event), latest_(event) {}
+
   CudaContext& context_;
-  const CUevent event_;
+  const unsigned flags_;
+  const CUevent ordinary_;
+  CUevent urgent_ = nullptr;  // used by the recording thread
+  // Release: publishes the handle to threads that wait for the marker or query it.
+  std::atomic<CUevent> latest_;
 };
 
 class CudaQueue final : public Queue {
  public:
-  CudaQueue(CudaContext& context, DeferredReclaimer& reclaimer, std::shared_ptr<StreamState> stream)
-      : context_(context), reclaimer_(reclaimer), state_(std::move(stream)) {}
+  CudaQueue(DeferredReclaimer& reclaimer, std::shared_ptr<StreamState> stream)
+      : context_(stream->group.gpu),
+        group_(stream->group),
+        reclaimer_(reclaimer),
+        state_(std::move(stream)) {}
 
   absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                       absl::Span<const std::byte> parameters) override;
@@ -47,6 +69,7 @@ class CudaQueue final : public Queue {
   absl::Status Wait(Marker& marker) override;
   absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
                            absl::Span<const uint64_t> values) override;
+  bool Idle() override;
   absl::Status UploadGraph(AddressSpace& space, Graph& graph) override;
 
  private:
@@ -70,6 +93,7 @@ class CudaQueue final : public Queue {
                        uint32_t value, int element_bytes);
 
   CudaContext& context_;
+  CudaGroup& group_;
   DeferredReclaimer& reclaimer_;
   const std::shared_ptr<StreamState> state_;
 };
@@ -90,12 +114,12 @@ class GreenContext {
   const CUgreenCtx handle_;
 };
 
-// A null `green` stands for the whole device.
+// A null `green` stands for the whole device. Only the ordinary group has green contexts.
 class CudaPartition final : public Partition {
  public:
-  CudaPartition(CudaContext& context, DeferredReclaimer& reclaimer,
-                std::shared_ptr<GreenContext> green, int first, int count)
-      : context_(context),
+  CudaPartition(CudaGroup& group, DeferredReclaimer& reclaimer, std::shared_ptr<GreenContext> green,
+                int first, int count)
+      : group_(group),
         reclaimer_(reclaimer),
         green_(std::move(green)),
         first_(first),
@@ -104,10 +128,11 @@ class CudaPartition final : public Partition {
   int first_sm() const override { return first_; }
   int sm_count() const override { return count_; }
   absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override;
+  CudaGroup& group() const { return group_; }
   const std::shared_ptr<GreenContext>& green() const { return green_; }
 
  private:
-  CudaContext& context_;
+  CudaGroup& group_;
   DeferredReclaimer& reclaimer_;
   const std::shared_ptr<GreenContext> green_;
   const int first_, count_;

@@ -31,10 +31,10 @@ DeferredReclaimer::~DeferredReclaimer() {
   for (Item& item : later_) item.work();
 }
 
-void DeferredReclaimer::Later(std::function<void()> work) {
+void DeferredReclaimer::Later(Drains drains, std::function<void()> work) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    later_.push_back({std::move(work), clock_.NowNanoseconds() + kTimeoutNs});
+    later_.push_back({drains, std::move(work), clock_.NowNanoseconds() + kTimeoutNs});
   }
   wake_.notify_all();
 }
@@ -78,6 +78,17 @@ void DeferredReclaimer::Run() {
   }
 }
 
+bool DeferredReclaimer::TryRun(const Item& item) {
+  const bool overdue = item.deadline_ns <= clock_.NowNanoseconds();
+  CudaGroup* const urgent = context_.urgent.get();
+  if (item.drains == Drains::kOrdinary || urgent == nullptr)
+    return context_.ordinary.idle.TryRun(item.work, overdue);
+  if (item.drains == Drains::kUrgent) return urgent->idle.TryRun(item.work, overdue);
+  bool ran = false;
+  context_.ordinary.idle.TryRun([&] { ran = urgent->idle.TryRun(item.work, overdue); }, overdue);
+  return ran;
+}
+
 void DeferredReclaimer::Reclaim() {
   while (!context_.lost()) {
     std::list<Item> item;
@@ -86,8 +97,7 @@ void DeferredReclaimer::Reclaim() {
       if (later_.empty()) return;
       item.splice(item.begin(), later_, later_.begin());
     }
-    const bool overdue = item.front().deadline_ns <= clock_.NowNanoseconds();
-    if (context_.idle.TryRun(item.front().work, overdue)) continue;
+    if (TryRun(item.front())) continue;
     std::lock_guard<std::mutex> lock(mutex_);
     later_.splice(later_.begin(), item);
     return;

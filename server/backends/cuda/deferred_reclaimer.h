@@ -26,12 +26,18 @@ class DeferredReclaimer {
     if (!watched_.load()) Wake();
   }
 
-  // Runs `work` in the background when the GPU is idle, or after half a minute even while work is
-  // in flight (unless a stream waits for its client). Any thread may call it.
-  void Later(std::function<void()> work);
+  // The groups that a call drains.
+  enum class Drains { kOrdinary, kUrgent, kBoth };
+  static Drains Of(const CudaGroup& group) {
+    return group.urgent ? Drains::kUrgent : Drains::kOrdinary;
+  }
+  // Runs `work` in the background when the groups are idle, or after half a minute even while work
+  // is in flight (unless a stream waits for its client). Any thread may call it.
+  void Later(Drains drains, std::function<void()> work);
 
  private:
   struct Item {
+    Drains drains;
     std::function<void()> work;
     int64_t deadline_ns;
   };
@@ -40,6 +46,7 @@ class DeferredReclaimer {
   void Run();
   // Runs the items for which the moment is right.
   void Reclaim();
+  bool TryRun(const Item& item);
 
   CudaContext& context_;
   const RealClock clock_;

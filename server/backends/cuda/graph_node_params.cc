@@ -39,17 +39,17 @@ void GraphNodeParams::ReadValued(const GraphStep& step, CUcontext context, uint6
 }
 
 absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace& space,
-                                   CUcontext context, bool green) {
+                                   CudaGroup& group, CUcontext context, bool green) {
   if (const auto* kernel = std::get_if<KernelStep>(&step)) {
     auto& own = static_cast<CudaKernel&>(*kernel->kernel);
     CUDA_KERNEL_NODE_PARAMS_v3& params = Add(CU_GRAPH_NODE_TYPE_KERNEL).kernel;
-    // A function belongs to the primary context. A CUkernel runs in the context that its node
+    // A function belongs to the context of its group. A CUkernel runs in the context that its node
     // names.
     if (green) {
       params.kern = own.handle();
       params.ctx = context;
     } else {
-      params.func = own.function();
+      params.func = own.function(group);
     }
     const LaunchShape& shape = kernel->shape;
     params.gridDimX = shape.grid.x;
@@ -83,8 +83,9 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
   } else if (std::holds_alternative<SignalStep>(step) || std::holds_alternative<WaitStep>(step)) {
     ReadValued(step, context, 0);
   } else if (const auto* record = std::get_if<RecordStep>(&step)) {
-    Add(CU_GRAPH_NODE_TYPE_EVENT_RECORD).eventRecord.event =
-        static_cast<CudaMarker&>(*record->marker).event();
+    DETSHARE_ASSIGN_OR_RETURN(const CUevent event,
+                              static_cast<CudaMarker&>(*record->marker).EventOf(group));
+    Add(CU_GRAPH_NODE_TYPE_EVENT_RECORD).eventRecord.event = event;
   } else if (const auto* wait = std::get_if<WaitMarkerStep>(&step)) {
     Add(CU_GRAPH_NODE_TYPE_WAIT_EVENT).eventWait.event =
         static_cast<CudaMarker&>(*wait->marker).event();

@@ -21,9 +21,10 @@ class GraphNodeParams {
   GraphNodeParams& operator=(const GraphNodeParams&) = delete;
 
   // Reads the parameters of a step. `context` is where it runs; `green` tells whether that is
-  // another context than the primary one. The step outlives this object.
-  absl::Status Read(const GraphStep& step, const CudaAddressSpace& space, CUcontext context,
-                    bool green);
+  // another context than the one of `group`. The group has the code of the step's kernel. The step
+  // outlives this object.
+  absl::Status Read(const GraphStep& step, const CudaAddressSpace& space, CudaGroup& group,
+                    CUcontext context, bool green);
   // Reads a signal or wait with the value of a launch.
   void ReadValued(const GraphStep& step, CUcontext context, uint64_t value);
 

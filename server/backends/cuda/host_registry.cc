@@ -48,7 +48,7 @@ absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& c
     // wait for streams that wait for their clients, and those clients would wait for the lock.
     const uint64_t old = piece->first, serial = piece->second.serial;
     lock.unlock();
-    absl::Status status = context.idle.Run(space, [&] {
+    absl::Status status = context.ordinary.idle.Run(space, [&] {
       Reclaim(context, old, serial);
       return absl::OkStatus();
     });
@@ -83,9 +83,10 @@ void HostRegistry::Unregister(CudaContext& context, DeferredReclaimer& reclaimer
   for (uint64_t done = 0; done < bytes; done += kHostPieceBytes) {
     const auto found = registrations_.find(begin + done);
     if (found == registrations_.end() || --found->second.users > 0) continue;
-    reclaimer.Later([this, &context, address = begin + done, serial = found->second.serial] {
-      Reclaim(context, address, serial);
-    });
+    reclaimer.Later(DeferredReclaimer::Drains::kOrdinary,
+                    [this, &context, address = begin + done, serial = found->second.serial] {
+                      Reclaim(context, address, serial);
+                    });
   }
 }
 

@@ -28,16 +28,16 @@ constexpr microseconds kIdlePoll(5);
 absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::Status()>& call) {
   const std::lock_guard<std::mutex> turn(turn_);
   for (milliseconds hold = kFirstHold;; hold = std::min(hold * 2, kLongestHold)) {
-    while (context_.AnySpaceWaitsForTheHost()) {
-      if (context_.lost()) return context_.health();
+    while (group_.gpu.AnySpaceWaitsForTheHost()) {
+      if (group_.gpu.lost()) return group_.gpu.health();
       if (space.abandoned()) return CudaError(kCudaErrorDeinitialized, "the session is over");
       std::this_thread::sleep_for(kHostWaitPoll);
     }
     Hold();
     const Clock::time_point end = Clock::now() + hold;
     do {
-      if (context_.lost() || space.abandoned()) break;
-      if (!context_.Busy()) {
+      if (group_.gpu.lost() || space.abandoned()) break;
+      if (!group_.Busy()) {
         const absl::Status status = call();
         Open();
         return status;
@@ -45,7 +45,7 @@ absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::
       std::this_thread::sleep_for(kIdlePoll);
     } while (Clock::now() < end);
     Open();
-    if (context_.lost()) return context_.health();
+    if (group_.gpu.lost()) return group_.gpu.health();
     if (space.abandoned()) return CudaError(kCudaErrorDeinitialized, "the session is over");
     std::this_thread::sleep_for(hold);
   }
@@ -56,7 +56,7 @@ bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work
   if (!turn.owns_lock()) return false;
   Hold();
   // The work that is being submitted may contain a wait for the host.
-  const bool now = !context_.Busy() || (in_spite_of_work && !context_.AnySpaceWaitsForTheHost());
+  const bool now = !group_.Busy() || (in_spite_of_work && !group_.gpu.AnySpaceWaitsForTheHost());
   if (now) call();
   Open();
   return now;

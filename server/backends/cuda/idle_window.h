@@ -1,4 +1,4 @@
-// Makes the calls that drain a GPU's context at moments at which nothing is in flight.
+// Makes the calls that drain a context at moments at which nothing is in flight in the context.
 //
 // Some calls make the driver wait for everything that runs in the context, with the context's lock
 // held: uploading code (the first use of a kernel, compiling PTX, asking for a global), unloading
@@ -12,7 +12,7 @@
 //       ^                                       |
 //       +--------- the time is over ------------+   (work goes on; tried again later)
 //
-// A device that does not become idle (a stream waits for its client, a kernel never ends) delays
+// A context that does not become idle (a stream waits for its client, a kernel never ends) delays
 // only the threads that need such a call.
 #pragma once
 
@@ -26,12 +26,12 @@
 namespace detshare::cuda {
 
 class CudaAddressSpace;
-class CudaContext;
+class CudaGroup;
 
 // Any thread may call it.
 class IdleWindow {
  public:
-  explicit IdleWindow(CudaContext& context) : context_(context) {}
+  explicit IdleWindow(CudaGroup& group) : group_(group) {}
 
   // Makes `call` at an idle moment, on behalf of `space`. Waits without a limit. Returns the
   // context's error if the context is lost, and CUDA_ERROR_DEINITIALIZED if the space is abandoned.
@@ -52,7 +52,7 @@ class IdleWindow {
   void Hold() { holding_.store(true); }
   void Open();
 
-  CudaContext& context_;
+  CudaGroup& group_;
   std::mutex turn_;                   // held by the thread that makes or tries a call
   std::atomic<bool> holding_{false};  // tells submitting threads to wait; see holding()
   std::mutex mutex_;                  // with opened_: for the threads that are held back

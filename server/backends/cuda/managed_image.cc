@@ -59,7 +59,7 @@ absl::StatusOr<std::optional<std::string>> ManagedScan::Place(
     std::vector<LinkInputImage> inputs;
     for (const auto& [fatbin, code] : best) inputs.push_back({CU_JIT_INPUT_PTX, "", code->bytes});
     absl::StatusOr<std::string> linked;
-    const absl::Status status = context.idle.Run(space, [&] {
+    const absl::Status status = context.GroupOf(space).idle.Run(space, [&] {
       linked = LinkImages(context, inputs, options, logs);
       return linked.status();
     });

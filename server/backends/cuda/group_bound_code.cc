@@ -1,0 +1,144 @@
+#include "server/backends/cuda/group_bound_code.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "server/backends/images/elf_view.h"
+
+namespace detshare::cuda {
+namespace {
+
+using images::ElfSection;
+using images::ReadRecord;
+using images::Slice;
+using images::StringAt;
+
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+// The compilers name format strings and names of functions like this, and tables of virtual
+// functions (Itanium C++ ABI). Nothing writes them.
+bool IsReadOnly(std::string_view variable) {
+  constexpr std::array<std::string_view, 4> kPrefixes = {"$str", "__unnamed_", "_ZTV", ".str"};
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](std::string_view prefix) { return StartsWith(variable, prefix); });
+}
+
+// Functions of the device's heap, and those by which kernels launch kernels.
+bool UsesGroupMemory(std::string_view function) {
+  return function == "malloc" || function == "free" || StartsWith(function, "cudaLaunchDevice") ||
+         StartsWith(function, "cudaGetParameterBuffer");
+}
+
+// Calls `visit` with the symbol number of each relocation. Returns false if a table is not whole.
+template <typename Entry, typename Visit>
+bool ForEachRelocation(std::string_view elf, const Elf64_Shdr& header, const Visit& visit) {
+  const auto table = Slice(elf, header.sh_offset, header.sh_size);
+  if (!table) return false;
+  for (uint64_t at = 0; at + sizeof(Entry) <= table->size(); at += sizeof(Entry))
+    visit(ELF64_R_SYM(ReadRecord<Entry>(*table, at)->r_info));
+  return true;
+}
+
+bool IsElfBound(std::string_view elf) {
+  const std::optional<std::vector<ElfSection>> sections = images::ElfSections(elf);
+  if (!sections) return true;
+  const auto symbols =
+      std::find_if(sections->begin(), sections->end(),
+                   [](const ElfSection& section) { return section.header.sh_type == SHT_SYMTAB; });
+  if (symbols == sections->end() || symbols->header.sh_link >= sections->size()) return true;
+  const Elf64_Shdr& strings = (*sections)[symbols->header.sh_link].header;
+  const auto table = Slice(elf, symbols->header.sh_offset, symbols->header.sh_size);
+  const auto names = Slice(elf, strings.sh_offset, strings.sh_size);
+  if (!table || !names) return true;
+  bool bound = false;
+  const auto look = [&](uint64_t number) {
+    const auto symbol = ReadRecord<Elf64_Sym>(*table, number * sizeof(Elf64_Sym));
+    const auto name = symbol ? StringAt(*names, symbol->st_name) : std::nullopt;
+    if (!name) {
+      bound = true;
+      return;
+    }
+    if (symbol->st_shndx < sections->size() &&
+        StartsWith((*sections)[symbol->st_shndx].name, ".nv.global")) {
+      bound = bound || !IsReadOnly(*name);
+    } else {
+      bound = bound || UsesGroupMemory(*name);
+    }
+  };
+  for (const ElfSection& section : *sections) {
+    const uint32_t type = section.header.sh_type;
+    if (section.name.find(".debug") != std::string_view::npos) continue;
+    const bool whole = type == SHT_RELA  ? ForEachRelocation<Elf64_Rela>(elf, section.header, look)
+                       : type == SHT_REL ? ForEachRelocation<Elf64_Rel>(elf, section.header, look)
+                                         : true;
+    if (!whole || bound) return true;
+  }
+  return false;
+}
+
+bool IsWord(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.' ||
+         c == '%';
+}
+
+// A declaration `.global ... name` outside of functions declares a variable. Instructions contain
+// the word only as a part, as in `ld.global.u32`.
+bool IsPtxBound(std::string_view ptx) {
+  int braces = 0;
+  bool variable = false;  // in a declaration of a variable, before its name ends
+  std::string_view name;  // the last word of that declaration
+  const auto end_of_declaration = [&] {
+    const bool bound = variable && !IsReadOnly(name);
+    variable = false;
+    name = {};
+    return bound;
+  };
+  for (size_t i = 0; i < ptx.size();) {
+    if (ptx.substr(i, 2) == "//" || ptx.substr(i, 2) == "/*") {
+      const bool line = ptx[i + 1] == '/';
+      const size_t end = ptx.find(line ? "\n" : "*/", i + 2);
+      if (end == std::string_view::npos) break;
+      i = end + (line ? 1 : 2);
+      continue;
+    }
+    if (ptx[i] == '"') {
+      const size_t end = ptx.find('"', i + 1);
+      if (end == std::string_view::npos) break;
+      i = end + 1;
+      continue;
+    }
+    if (IsWord(ptx[i])) {
+      size_t end = i;
+      while (end < ptx.size() && IsWord(ptx[end])) ++end;
+      const std::string_view word = ptx.substr(i, end - i);
+      i = end;
+      if (UsesGroupMemory(word)) return true;
+      if (braces == 0 && word == ".global") {
+        variable = true;
+      } else if (variable) {
+        name = word;
+      }
+      continue;
+    }
+    const char c = ptx[i++];
+    if ((c == '[' || c == '=' || c == ';') && end_of_declaration()) return true;
+    if (c == '{') ++braces;
+    if (c == '}' && --braces < 0) return true;
+  }
+  return end_of_declaration();
+}
+
+}  // namespace
+
+bool IsBoundToGroup(const images::DeviceCode& code) {
+  return code.kind == images::EntryKind::kElf ? IsElfBound(code.bytes) : IsPtxBound(code.bytes);
+}
+
+}  // namespace detshare::cuda

@@ -1,0 +1,205 @@
+#include "server/backends/cuda/preemption.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
+
+namespace detshare::cuda {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr microseconds kOrdinarySlice(1);
+constexpr microseconds kUrgentSlice(1'000'000);
+
+// A kernel of `n` dependent steps. It counts steps, not time, so that time in which the kernel does
+// not run is not taken for work.
+constexpr char kStepsPtx[] = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry steps(.param .u64 n)
+{
+  .reg .pred %p;
+  .reg .b32 %x;
+  .reg .b64 %i;
+  ld.param.u64 %i, [n];
+  mov.u32 %x, %tid.x;
+LOOP:
+  mad.lo.u32 %x, %x, 1664525, 1013904223;
+  sub.u64 %i, %i, 1;
+  setp.ne.u64 %p, %i, 0;
+  @%p bra LOOP;
+  setp.eq.u32 %p, %x, 0xdeadbeef;
+  @%p nanosleep.u32 1;
+  ret;
+}
+)";
+constexpr uint64_t kLongSteps = 500'000;  // some 20 ms on all SMs of an H200
+constexpr int kRounds = 10;
+constexpr nanoseconds kPause(300'000);
+// Without honoured slices, urgent work waits for up to 2 ms, or for the end of the long kernel.
+constexpr nanoseconds kLimit(1'000'000);
+
+struct Proof {
+  nanoseconds alone{}, beside_work{};  // medians, from launch to completion
+};
+
+class Prover {
+ public:
+  explicit Prover(CudaContext& gpu) : gpu_(gpu) {}
+  ~Prover() {
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      if (streams_[i] == nullptr) continue;
+      Group(i).Enter();
+      gpu_.api.cuStreamDestroy(streams_[i]);
+    }
+    gpu_.Enter();
+    if (library_ != nullptr) gpu_.api.cuLibraryUnload(library_);
+  }
+
+  absl::StatusOr<Proof> Run() {
+    const DriverApi& api = gpu_.api;
+    DETSHARE_RETURN_IF_ERROR(gpu_.Check(
+        api.cuLibraryLoadData(&library_, kStepsPtx, nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "cuLibraryLoadData"));
+    DETSHARE_RETURN_IF_ERROR(
+        gpu_.Check(api.cuLibraryGetKernel(&kernel_, library_, "steps"), "cuLibraryGetKernel"));
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      Group(i).Enter();
+      DETSHARE_RETURN_IF_ERROR(
+          gpu_.Check(api.cuStreamCreateWithPriority(&streams_[i], CU_STREAM_NON_BLOCKING, 0),
+                     "cuStreamCreateWithPriority"));
+      DETSHARE_RETURN_IF_ERROR(TimeShort(i).status());  // uploads the code
+    }
+    Proof proof;
+    DETSHARE_ASSIGN_OR_RETURN(proof.alone, MedianOfShort(/*beside_work=*/false));
+    DETSHARE_ASSIGN_OR_RETURN(proof.beside_work, MedianOfShort(/*beside_work=*/true));
+    return proof;
+  }
+
+ private:
+  static constexpr size_t kOrdinary = 0, kUrgent = 1;
+
+  CudaGroup& Group(size_t index) { return index == kUrgent ? *gpu_.urgent : gpu_.ordinary; }
+
+  absl::Status Launch(size_t group, unsigned blocks, uint64_t steps) {
+    Group(group).Enter();
+    CUlaunchConfig config{};
+    config.gridDimX = blocks;
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.blockDimX = 256;
+    config.hStream = streams_[group];
+    void* parameters[] = {&steps};
+    return gpu_.Check(gpu_.api.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel_),
+                                                parameters, nullptr),
+                      "cuLaunchKernelEx");
+  }
+
+  absl::StatusOr<nanoseconds> TimeShort(size_t group) {
+    const Clock::time_point began = Clock::now();
+    DETSHARE_RETURN_IF_ERROR(Launch(group, 1, 1));
+    DETSHARE_RETURN_IF_ERROR(
+        gpu_.Check(gpu_.api.cuStreamSynchronize(streams_[group]), "cuStreamSynchronize"));
+    return Clock::now() - began;
+  }
+
+  absl::StatusOr<nanoseconds> MedianOfShort(bool beside_work) {
+    constexpr unsigned kBlocks = 1024;  // on all SMs
+    std::array<nanoseconds, kRounds> times;
+    if (beside_work) DETSHARE_RETURN_IF_ERROR(Launch(kOrdinary, kBlocks, kLongSteps));
+    for (nanoseconds& time : times) {
+      // Lets the ordinary work begin again.
+      for (const Clock::time_point until = Clock::now() + kPause; Clock::now() < until;) {
+      }
+      DETSHARE_ASSIGN_OR_RETURN(time, TimeShort(kUrgent));
+      if (beside_work && gpu_.api.cuStreamQuery(streams_[kOrdinary]) != CUDA_ERROR_NOT_READY)
+        return absl::InternalError("the long kernel ended before the urgent ones");
+      if (time > kLimit)
+        return absl::FailedPreconditionError(
+            absl::StrCat("an urgent kernel took ", time.count() / 1000,
+                         " us beside a long one: the driver does not honour time slices"));
+    }
+    if (beside_work)
+      DETSHARE_RETURN_IF_ERROR(
+          gpu_.Check(gpu_.api.cuStreamSynchronize(streams_[kOrdinary]), "cuStreamSynchronize"));
+    std::sort(times.begin(), times.end());
+    return times[kRounds / 2];
+  }
+
+  CudaContext& gpu_;
+  CUlibrary library_ = nullptr;
+  CUkernel kernel_ = nullptr;
+  std::array<CUstream, 2> streams_{};
+};
+
+absl::Status SetSlice(const ChannelGroup& group, microseconds slice) {
+  DETSHARE_RETURN_IF_ERROR(group.SetTimeSlice(slice));
+  DETSHARE_ASSIGN_OR_RETURN(const microseconds now, group.TimeSlice());
+  if (now == slice) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the time slice is ", now.count(), " us instead of ", slice.count()));
+}
+
+absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary) {
+  if (primary.size() != 1)
+    return absl::UnavailableError(
+        absl::StrCat("the primary context has ", primary.size(), " known compute groups, not one"));
+  const DriverApi& api = gpu.api;
+  gpu.Enter();
+  size_t free_before = 0, free_after = 0, total = 0;
+  DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_before, &total), "cuMemGetInfo"));
+  CUcontext context = nullptr;
+  std::vector<ChannelGroup> groups;
+  {
+    const ChannelGroupRecorder recorder;
+    DETSHARE_RETURN_IF_ERROR(gpu.Check(
+        api.cuCtxCreate(&context, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST, gpu.device),
+        "cuCtxCreate"));
+    groups = recorder.compute_groups();
+  }
+  gpu.urgent = std::make_unique<CudaGroup>(gpu, context, /*urgent=*/true);
+  // cuCtxCreate has made the new context current without Enter().
+  api.cuCtxSetCurrent(gpu.ordinary.context);
+  if (groups.size() != 1)
+    return absl::UnavailableError(
+        absl::StrCat("the urgent context has ", groups.size(), " known compute groups, not one"));
+  DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_after, &total), "cuMemGetInfo"));
+  DETSHARE_RETURN_IF_ERROR(SetSlice(primary.front(), kOrdinarySlice));
+  DETSHARE_RETURN_IF_ERROR(SetSlice(groups.front(), kUrgentSlice));
+  DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu).Run());
+  Preemption preemption;
+  preemption.available = true;
+  preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
+  preemption.memory_bytes = free_before > free_after ? free_before - free_after : 0;
+  return preemption;
+}
+
+}  // namespace
+
+Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary) {
+  absl::StatusOr<Preemption> done = SetUp(gpu, primary);
+  if (done.ok()) return *std::move(done);
+  if (gpu.urgent != nullptr) {
+    gpu.api.cuCtxDestroy(gpu.urgent->context);
+    gpu.urgent = nullptr;
+    gpu.api.cuCtxSetCurrent(gpu.ordinary.context);
+  }
+  // libcuda's own value. Without a second group a slice has no effect.
+  constexpr microseconds kDefaultSlice(2'048);
+  for (const ChannelGroup& group : primary) group.SetTimeSlice(kDefaultSlice).IgnoreError();
+  Preemption none;
+  none.reason = std::string(done.status().message());
+  return none;
+}
+
+}  // namespace detshare::cuda
