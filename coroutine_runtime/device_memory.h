@@ -82,6 +82,7 @@ class DeviceMemory {
   // Frees at a point of a stream of another device of the session.
   absl::Status FreeAtPoint(DeviceAddress address, const FencePoint& point);
   // Frees all allocations of `context`, whose work is complete (GpuCoroutine::DestroyContext).
+  // Allocations that still wait fail with CUDA_ERROR_INVALID_CONTEXT when their wait ends.
   void FreeContext(ContextId context);
 
   // Reserves a range of at least `bytes` addresses with nothing mapped, for memory that the caller
@@ -198,8 +199,10 @@ class DeviceMemory {
     uint64_t bytes = 0;  // rounded
     ContextId context = 0;
     PoolId pool = kNoPool;
-    bool busy = false;    // being created or freed, so not visible to the client
-    uint64_t serial = 0;  // distinguishes blocks at the same address
+    bool busy = false;        // being created or freed, so not visible to the client
+    bool being_made = false;  // only Make() may release it
+    bool abandoned = false;   // its context ended while it was being made
+    uint64_t serial = 0;      // distinguishes blocks at the same address
   };
   // A granule that small allocations of one pool share.
   struct Chunk {
@@ -233,7 +236,6 @@ class DeviceMemory {
   };
   struct Placement {
     DeviceAddress address = 0;
-    uint64_t serial = 0;
     DeviceAddress map_address = 0;  // the range to map: the block or its granule
     uint64_t map_bytes = 0;
     PoolId pool = kNoPool;
