@@ -605,15 +605,17 @@ Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t 
 
 // ---- eviction and return
 
-std::shared_ptr<const QuotaCharge> DeviceMemory::KeepInPlace(DeviceAddress address) {
+std::shared_ptr<const QuotaCharge> DeviceMemory::ChargeOf(DeviceAddress address) {
   const auto extent = FirstOverlapping(address, 1);
-  if (extent == extents_.end()) return nullptr;
-  if (!extent->second.kept && !extent->second.out) {
-    extent->second.kept = true;
-    kept_bytes_ += extent->second.bytes;
-    CountMapped(0);
-  }
-  return extent->second.charge;
+  return extent != extents_.end() ? extent->second.charge : nullptr;
+}
+
+void DeviceMemory::KeepInPlace(DeviceAddress address) {
+  const auto extent = FirstOverlapping(address, 1);
+  if (extent == extents_.end() || extent->second.kept || extent->second.out) return;
+  extent->second.kept = true;
+  kept_bytes_ += extent->second.bytes;
+  CountMapped(0);
 }
 
 absl::StatusOr<uint64_t> DeviceMemory::MoveOut(uint64_t bytes, HostStore& store, CopyPieces copy) {

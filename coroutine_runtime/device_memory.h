@@ -110,9 +110,11 @@ class DeviceMemory {
   Task<bool> MakeRoom(uint64_t bytes, uint64_t attempt, std::unique_ptr<RoomTicket>* ticket);
   // Charges all memory mapped from this call on to the quota, on the card or out of it; null: none.
   void set_quota(std::shared_ptr<Quota> quota) { quota_ = std::move(quota); }
-  // For memory that others can also access: the memory mapped at `address` no longer moves. Returns
-  // its quota charge, which every holder of the memory keeps.
-  std::shared_ptr<const QuotaCharge> KeepInPlace(DeviceAddress address);
+  // For memory that others can also access: the quota charge of the memory mapped at `address`,
+  // which every holder of the memory keeps. Null if nothing is mapped there.
+  std::shared_ptr<const QuotaCharge> ChargeOf(DeviceAddress address);
+  // From this call on, the memory mapped at `address` does not move.
+  void KeepInPlace(DeviceAddress address);
   using CopyPieces = absl::FunctionRef<absl::Status(absl::Span<const MovePiece>)>;
   // Gives back `bytes` of the card or slightly more, or all that there is. The data moves into
   // blocks of `store`. Kept free memory moves like any other, so the program sees no difference.
