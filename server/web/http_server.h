@@ -47,6 +47,7 @@ class HttpServer {
     // reply.
     std::chrono::milliseconds timeout{30'000};
     bool check_host = true;  // a unix socket has no host to check
+    std::string socket_file;  // removed when the server ends; empty: none
   };
   // Replies to a request. Called on the server's only thread.
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
