@@ -146,7 +146,7 @@ absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, u
   block.bytes = RoundUp(bytes, kAlignment);
   block.context = context;
   block.pool = pool_id;
-  block.busy = true;
+  block.busy = block.being_made = true;
   block.serial = next_serial_++;
   const bool small = block.bytes < granule_;
   if (!small) block.bytes = RoundUp(bytes, granule_);
@@ -161,7 +161,6 @@ absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, u
 
   Placement placement;
   placement.pool = pool_id;
-  placement.serial = block.serial;
   if (!small) {
     const std::optional<DeviceAddress> address = free_.Take(block.bytes, &placement.after);
     if (!address) return OutOfMemory("no free range of addresses");
@@ -455,7 +454,8 @@ void DeviceMemory::Unmap(Extents::iterator extent) {
 
 void DeviceMemory::ReleaseExtent(DeviceAddress address, const Points& after, bool keep) {
   const auto extent = extents_.find(address);
-  if (extent == extents_.end()) return;  // the allocation failed before it was mapped
+  // An allocation that failed before it was mapped has no extent, or an idle one of earlier users.
+  if (extent == extents_.end() || extent->second.idle) return;
   extent->second.idle = true;
   extent->second.after = after;
   idle_bytes_ += extent->second.bytes;
@@ -507,7 +507,8 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
   std::unique_ptr<RoomTicket> ticket;
   uint64_t requests = 0;
   for (;;) {
-    // The pool lives as long as this call, because the allocation counts as used memory of it.
+    // The pool lives as long as this call, because the allocation counts as used memory of it and
+    // only Make() releases the allocation.
     Pool& pool = pools_.at(pool_id);
     const auto extent = FirstOverlapping(address, bytes);
     if (extent == extents_.end()) {
@@ -604,15 +605,17 @@ Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t 
 
 // ---- eviction and return
 
-std::shared_ptr<const QuotaCharge> DeviceMemory::KeepInPlace(DeviceAddress address) {
+std::shared_ptr<const QuotaCharge> DeviceMemory::ChargeOf(DeviceAddress address) {
   const auto extent = FirstOverlapping(address, 1);
-  if (extent == extents_.end()) return nullptr;
-  if (!extent->second.kept && !extent->second.out) {
-    extent->second.kept = true;
-    kept_bytes_ += extent->second.bytes;
-    CountMapped(0);
-  }
-  return extent->second.charge;
+  return extent != extents_.end() ? extent->second.charge : nullptr;
+}
+
+void DeviceMemory::KeepInPlace(DeviceAddress address) {
+  const auto extent = FirstOverlapping(address, 1);
+  if (extent == extents_.end() || extent->second.kept || extent->second.out) return;
+  extent->second.kept = true;
+  kept_bytes_ += extent->second.bytes;
+  CountMapped(0);
 }
 
 absl::StatusOr<uint64_t> DeviceMemory::MoveOut(uint64_t bytes, HostStore& store, CopyPieces copy) {
@@ -712,15 +715,15 @@ Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Make(ContextId context, uint64
       status.Update(coroutine_.WaitPoint(*stream, point));
     }
   }
-  const auto block = FindBlock(placement.address, placement.serial);
-  if (block == blocks_.end()) {
-    co_return CudaError(kCudaErrorInvalidContext, "the context ended during the allocation");
+  Block& block = blocks_.at(placement.address);
+  if (block.abandoned) {
+    status = CudaError(kCudaErrorInvalidContext, "the context ended during the allocation");
   }
   if (!status.ok()) {
     Release(placement.address, placement.after, /*keep=*/false);
     co_return status;
   }
-  block->second.busy = false;
+  block.busy = block.being_made = false;
   co_return placement.address;
 }
 
@@ -792,8 +795,14 @@ absl::Status DeviceMemory::FreeAtPoint(DeviceAddress address, const FencePoint& 
 
 void DeviceMemory::FreeContext(ContextId context) {
   std::vector<DeviceAddress> addresses;
-  for (const auto& [address, block] : blocks_) {
-    if (block.context == context) addresses.push_back(address);
+  for (auto& [address, block] : blocks_) {
+    if (block.context != context) continue;
+    // Make() still waits for the block's range, its memory or its pool.
+    if (block.being_made) {
+      block.abandoned = true;
+    } else {
+      addresses.push_back(address);
+    }
   }
   for (DeviceAddress address : addresses) Release(address, {}, /*keep=*/false);
 }

@@ -82,6 +82,7 @@ class DeviceMemory {
   // Frees at a point of a stream of another device of the session.
   absl::Status FreeAtPoint(DeviceAddress address, const FencePoint& point);
   // Frees all allocations of `context`, whose work is complete (GpuCoroutine::DestroyContext).
+  // Allocations that still wait fail with CUDA_ERROR_INVALID_CONTEXT when their wait ends.
   void FreeContext(ContextId context);
 
   // Reserves a range of at least `bytes` addresses with nothing mapped, for memory that the caller
@@ -109,9 +110,11 @@ class DeviceMemory {
   Task<bool> MakeRoom(uint64_t bytes, uint64_t attempt, std::unique_ptr<RoomTicket>* ticket);
   // Charges all memory mapped from this call on to the quota, on the card or out of it; null: none.
   void set_quota(std::shared_ptr<Quota> quota) { quota_ = std::move(quota); }
-  // For memory that others can also access: the memory mapped at `address` no longer moves. Returns
-  // its quota charge, which every holder of the memory keeps.
-  std::shared_ptr<const QuotaCharge> KeepInPlace(DeviceAddress address);
+  // For memory that others can also access: the quota charge of the memory mapped at `address`,
+  // which every holder of the memory keeps. Null if nothing is mapped there.
+  std::shared_ptr<const QuotaCharge> ChargeOf(DeviceAddress address);
+  // From this call on, the memory mapped at `address` does not move.
+  void KeepInPlace(DeviceAddress address);
   using CopyPieces = absl::FunctionRef<absl::Status(absl::Span<const MovePiece>)>;
   // Gives back `bytes` of the card or slightly more, or all that there is. The data moves into
   // blocks of `store`. Kept free memory moves like any other, so the program sees no difference.
@@ -198,8 +201,10 @@ class DeviceMemory {
     uint64_t bytes = 0;  // rounded
     ContextId context = 0;
     PoolId pool = kNoPool;
-    bool busy = false;    // being created or freed, so not visible to the client
-    uint64_t serial = 0;  // distinguishes blocks at the same address
+    bool busy = false;        // being created or freed, so not visible to the client
+    bool being_made = false;  // only Make() may release it
+    bool abandoned = false;   // its context ended while it was being made
+    uint64_t serial = 0;      // distinguishes blocks at the same address
   };
   // A granule that small allocations of one pool share.
   struct Chunk {
@@ -233,7 +238,6 @@ class DeviceMemory {
   };
   struct Placement {
     DeviceAddress address = 0;
-    uint64_t serial = 0;
     DeviceAddress map_address = 0;  // the range to map: the block or its granule
     uint64_t map_bytes = 0;
     PoolId pool = kNoPool;

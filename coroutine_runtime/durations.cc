@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace detshare {
 namespace {
@@ -172,6 +173,7 @@ void OperationDurations::Add(int size_class, Nanoseconds time, bool contended) {
   if (this == table_.overflow_.get()) return;
   Learn(size_class, static_cast<float>(time), contended);
   Publish();
+  ++table_.changes_;
 }
 
 // ---- the table
@@ -187,7 +189,7 @@ OperationDurations* DurationTable::FindOrAdd(const OperationKey& key,
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = operations_.find(key);
   if (found != operations_.end()) {
-    found->second->age_ = 0;
+    if (std::exchange(found->second->age_, 0) != 0) ++changes_;
     return found->second.get();
   }
   if (operations_.size() >= kMaxOperations) return overflow_.get();
@@ -199,6 +201,11 @@ OperationDurations* DurationTable::FindOrAdd(const OperationKey& key,
 size_t DurationTable::size() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return operations_.size();
+}
+
+uint64_t DurationTable::changes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return changes_;
 }
 
 std::vector<OperationDurations::Record> DurationTable::Records() const {

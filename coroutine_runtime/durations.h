@@ -143,6 +143,8 @@ class DurationTable {
   // Never null. Locks, and allocates for a new key. `traits` are used for a new key only.
   OperationDurations* FindOrAdd(const OperationKey& key, const OperationTraits& traits);
   size_t size() const;
+  // Grows with each change of Records(), and otherwise stays.
+  uint64_t changes() const;
 
   // For the profile: returns every operation that has samples, in no order. An operation that was
   // looked up in this run has age 0; Restore() adds 1 to each age.
@@ -159,6 +161,7 @@ class DurationTable {
 
   const int sm_count_;
   mutable std::mutex mutex_;
+  uint64_t changes_ = 0;  // guarded by mutex_
   absl::flat_hash_map<OperationKey, std::unique_ptr<OperationDurations>, Hash>
       operations_;                                // guarded by mutex_
   std::unique_ptr<OperationDurations> overflow_;  // shared by operations beyond kMaxOperations

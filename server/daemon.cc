@@ -38,6 +38,7 @@
 #include "server/web/http_server.h"
 #include "server/web/observation_service.h"
 #include "server/web/observer.h"
+#include "server/web/serve_pages.h"
 
 namespace detshare {
 namespace {
@@ -252,7 +253,6 @@ bool Daemon::Stop(milliseconds timeout) {
   if (monitor_.joinable()) monitor_.join();
   acceptor_.reset();
   if (endpoints_ != nullptr) endpoints_->StopAccepting();
-  if (http_ != nullptr && !options_.http->path.empty()) unlink(options_.http->path.c_str());
   http_.reset();
   bool empty = true;
   if (manager_ != nullptr) {
@@ -288,14 +288,11 @@ void Daemon::SetServing(bool serving) {
 
 absl::Status Daemon::ServeHttp() {
   if (!options_.http.has_value()) return absl::OkStatus();
-  DETSHARE_ASSIGN_OR_RETURN(const int fd, ListenForHttp(*options_.http, options_.http_mode));
-  HttpServer::Options serving;
-  serving.check_host = options_.http->path.empty();
-  LogInfo("metrics at ", HttpName(fd), "/metrics",
-          options_.dashboard ? ", dashboard at its root" : "");
-  Observer* const observer = observer_.get();
-  http_ = std::make_unique<HttpServer>(
-      fd, serving, [observer](const HttpRequest& request) { return observer->Respond(request); });
+  DETSHARE_ASSIGN_OR_RETURN(http_,
+                            ServePages(*options_.http, options_.http_mode, options_.dashboard,
+                                       [observer = observer_.get()](const HttpRequest& request) {
+                                         return observer->Respond(request);
+                                       }));
   return absl::OkStatus();
 }
 

@@ -29,6 +29,7 @@
 #include "server/strict/trust_domains.h"
 #include "server/web/domains_observer.h"
 #include "server/web/http_server.h"
+#include "server/web/serve_pages.h"
 
 namespace detshare {
 namespace {
@@ -69,15 +70,11 @@ absl::Status ServeHttp(const Daemon::Options& daemon, const std::string& directo
   for (const policy::Tenant& tenant : daemon.server.tenants) watched.tenants.push_back(tenant.name);
   watched.max_sessions = daemon.server.max_sessions;
   front->observer = std::make_unique<DomainsObserver>(watched);
-  DETSHARE_ASSIGN_OR_RETURN(const int fd, ListenForHttp(*daemon.http, daemon.http_mode));
-  HttpServer::Options serving;
-  serving.check_host = daemon.http->path.empty();
-  LogInfo("metrics at ", HttpName(fd), "/metrics",
-          daemon.dashboard ? ", dashboard at its root" : "");
-  front->http = std::make_unique<HttpServer>(
-      fd, serving, [observer = front->observer.get()](const HttpRequest& request) {
-        return observer->Respond(request);
-      });
+  DETSHARE_ASSIGN_OR_RETURN(
+      front->http, ServePages(*daemon.http, daemon.http_mode, daemon.dashboard,
+                              [observer = front->observer.get()](const HttpRequest& request) {
+                                return observer->Respond(request);
+                              }));
   return absl::OkStatus();
 }
 
@@ -169,7 +166,6 @@ int ServeDomains(const Startup& startup) {
   HandleEvents(startup, front->observer.get(), domains);
   LogInfo("detshared ends");
   startup.service_manager.Stopping();
-  if (front->http != nullptr && !daemon.http->path.empty()) unlink(daemon.http->path.c_str());
   front->http.reset();
   // Each process gets the time to end by itself.
   if (!domains.End(kEndTimeout + milliseconds(1000)))

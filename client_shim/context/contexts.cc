@@ -95,6 +95,7 @@ CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CU
   Begin(*context);
   const uint64_t value = objects().contexts.Publish(HandleKind::kContext, index);
   context->handle.store(value, std::memory_order_release);
+  context->destroyable.store(value, std::memory_order_release);
   const CUcontext created = reinterpret_cast<CUcontext>(value);
   const CUresult result = PushContext(created);
   if (result != CUDA_SUCCESS) {
@@ -109,10 +110,14 @@ CUresult DestroyContext(CUcontext handle) {
   Context* context = FindContext(handle);
   if (context == nullptr || context->primary || context->green.load(std::memory_order_acquire) != 0)
     return CUDA_ERROR_INVALID_CONTEXT;
+  // Another thread may have destroyed the context since FindContext, and its place may be that of a
+  // new context, which has another handle.
+  uint64_t claimed = reinterpret_cast<uint64_t>(handle);
+  if (!context->destroyable.compare_exchange_strong(claimed, 0, std::memory_order_acq_rel))
+    return CUDA_ERROR_INVALID_CONTEXT;
   // The storage's destructors may ask about the context, so its handle ends after them.
   CUresult result = End(*context);
-  if (!objects().contexts.Retire(reinterpret_cast<uint64_t>(handle)))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  objects().contexts.Retire(reinterpret_cast<uint64_t>(handle));
   context->handle.store(0, std::memory_order_release);
   objects().contexts.Recycle(context->index);
   if (thread_state.current == handle) PopContext(nullptr);

@@ -40,8 +40,10 @@ struct Stream;
 
 struct Context {
   std::atomic<uint64_t> handle{0};  // CUcontext; 0 while this is no context
-  std::atomic<ContextId> id{0};     // changes with each life of the context; 0: a primary context
-                                    // that is not retained
+  // The handle until a thread begins to destroy the context. Only that thread ends it.
+  std::atomic<uint64_t> destroyable{0};
+  std::atomic<ContextId> id{0};  // changes with each life of the context; 0: a primary context
+                                 // that is not retained
   uint32_t index = 0;
   uint16_t device = 0;
   bool primary = false;

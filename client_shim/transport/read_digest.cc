@@ -119,7 +119,10 @@ void ReadDigest::TakeBack(Place place, const wire::Signal& signal) {
     return;
   }
   Sequence& sequence = sequences_[place];
-  sequence.entries.pop_back();
+  // Another thread may have added reads of this place since.
+  const auto entry = std::find_if(sequence.entries.begin(), sequence.entries.end(),
+                                  [&](const Entry& e) { return e.value == signal.value; });
+  sequence.entries.erase(entry);
   --sequence.fence.value;
   expected_.fetch_sub(1, std::memory_order_relaxed);
   Drain(place, sequence);

@@ -90,7 +90,7 @@ class ReadDigest {
  private:
   struct Entry {
     HostBox box;
-    uint64_t value = 0;  // the value of the sequence's fence
+    uint64_t value = 0;  // the value of the sequence's fence; 0: it needs no signal
     bool arrived = false;
     ContentHash digest{};
     const char* kernel = nullptr;

@@ -62,10 +62,12 @@ void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Sched
   schedule->mutable_bursts()->Add(state.bursts.begin(), state.bursts.begin() + used);
 }
 
-constexpr std::chrono::seconds kTraceTimeout(3);
+// A client that fetches nothing for this long counts as gone. A call of detsharectl may take as
+// long.
+constexpr std::chrono::seconds kTraceTimeout(10);
 constexpr char kBusy[] = "too many such requests are waiting";
 
-void AddTraced(const FetchedTrace& fetched, proto::SessionTrace* trace) {
+void Describe(const FetchedTrace& fetched, proto::SessionTrace* trace) {
   constexpr proto::TracedEvent::Kind kKinds[] = {
       proto::TracedEvent::OPERATION, proto::TracedEvent::MIGRATION, proto::TracedEvent::THROTTLED,
       proto::TracedEvent::WAIT};
@@ -89,6 +91,19 @@ void AddTraced(const FetchedTrace& fetched, proto::SessionTrace* trace) {
 }
 
 }  // namespace
+
+AdminService::AdminService(SessionManager& manager, SettingsStore& settings,
+                           const Identity& identity, const PeerTable& peers, std::string backend,
+                           std::optional<uid_t> domain, OtherDomains* others)
+    : manager_(manager),
+      settings_(settings),
+      identity_(identity),
+      peers_(peers),
+      backend_(std::move(backend)),
+      domain_(domain),
+      others_(others),
+      begin_(std::chrono::steady_clock::now()),
+      trace_([this] { StopTraces(); }, kTraceTimeout) {}
 
 void AdminService::DescribeSelf(proto::Status* status) {
   status->set_version(kVersion);
@@ -448,25 +463,8 @@ grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* cont
   return FinishUnary(context, result.status());
 }
 
-absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
-  const std::lock_guard<std::mutex> lock(trace_mutex_);
-  const auto now = std::chrono::steady_clock::now();
-  // A client that fetches nothing for kTraceTimeout counts as gone.
-  if (tracing_ && now - trace_fetched_ < kTraceTimeout)
-    return absl::FailedPreconditionError("another client is taking a trace");
-  const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
-  for (DeviceScheduler* scheduler : schedulers) {
-    absl::Status begun = scheduler->StartTrace();
-    if (begun.ok()) continue;
-    for (DeviceScheduler* other : schedulers) other->StopTrace();
-    tracing_ = false;
-    return begun;
-  }
-  tracing_ = true;
-  trace_fetched_ = now;
-  started->set_trace(++trace_);
-  started->set_now_ns(RealClock().NowNanoseconds());
-  return absl::OkStatus();
+void AdminService::StopTraces() {
+  for (DeviceScheduler* scheduler : manager_.Schedulers()) scheduler->StopTrace();
 }
 
 grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* context,
@@ -474,7 +472,14 @@ grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* 
                                                    proto::TraceStarted* started) {
   const absl::StatusOr<Peer> peer = MayAdminister(context);
   if (!peer.ok()) return FinishUnary(context, peer.status());
-  if (absl::Status begun = BeginTrace(started); !begun.ok()) return FinishUnary(context, begun);
+  const absl::StatusOr<uint64_t> trace = trace_.Begin([this] {
+    for (DeviceScheduler* scheduler : manager_.Schedulers())
+      DETSHARE_RETURN_IF_ERROR(scheduler->StartTrace());
+    return absl::OkStatus();
+  });
+  if (!trace.ok()) return FinishUnary(context, trace.status());
+  started->set_trace(*trace);
+  started->set_now_ns(RealClock().NowNanoseconds());
   LogInfo("a trace began (", Who(*peer), ")");
   Note(DaemonEvent::Kind::kTrace, *peer, "", "a trace began");
   return FinishUnary(context, absl::OkStatus());
@@ -485,12 +490,14 @@ grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* 
                                                    proto::TraceChunk* chunk) {
   if (absl::Status allowed = MayAdminister(context).status(); !allowed.ok())
     return FinishUnary(context, allowed);
+  return FinishUnary(
+      context, trace_.Use(request->trace(), request->last(), [this, chunk] { AddTraced(chunk); }));
+}
+
+void AdminService::AddTraced(proto::TraceChunk* chunk) {
   std::map<uint64_t, SessionRequest> sessions;
   for (const SessionManager::SessionInfo& info : manager_.Sessions())
     sessions[info.id] = info.request;
-  const std::lock_guard<std::mutex> lock(trace_mutex_);
-  if (!tracing_ || request->trace() != trace_)
-    return FinishUnary(context, absl::FailedPreconditionError("that trace has ended"));
   const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
   for (size_t device = 0; device < schedulers.size(); ++device) {
     for (const DeviceScheduler::Traced& traced : schedulers[device]->FetchTrace()) {
@@ -503,15 +510,9 @@ grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* 
         one->set_program(known->second.program);
         one->set_pid(known->second.pid);
       }
-      AddTraced(traced.fetched, one);
+      Describe(traced.fetched, one);
     }
   }
-  trace_fetched_ = std::chrono::steady_clock::now();
-  if (request->last()) {
-    tracing_ = false;
-    for (DeviceScheduler* scheduler : schedulers) scheduler->StopTrace();
-  }
-  return FinishUnary(context, absl::OkStatus());
 }
 
 }  // namespace detshare

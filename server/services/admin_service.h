@@ -16,6 +16,7 @@
 #include "server/base/event_log.h"
 #include "server/services/other_domains.h"
 #include "server/services/settings_store.h"
+#include "server/services/trace_lease.h"
 #include "server/sessions/session_manager.h"
 
 namespace detshare {
@@ -27,15 +28,7 @@ class AdminService final : public proto::Admin::CallbackService {
 
   AdminService(SessionManager& manager, SettingsStore& settings, const Identity& identity,
                const PeerTable& peers, std::string backend,
-               std::optional<uid_t> domain = std::nullopt, OtherDomains* others = nullptr)
-      : manager_(manager),
-        settings_(settings),
-        identity_(identity),
-        peers_(peers),
-        backend_(std::move(backend)),
-        domain_(domain),
-        others_(others),
-        begin_(std::chrono::steady_clock::now()) {}
+               std::optional<uid_t> domain = std::nullopt, OtherDomains* others = nullptr);
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const proto::GetStatusRequest* request,
@@ -88,7 +81,9 @@ class AdminService final : public proto::Admin::CallbackService {
   absl::Status EndEverywhere(const proto::EndSessionsRequest& request, const Peer& peer,
                              proto::EndedSessions* ended);
   void Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant, std::string text);
-  absl::Status BeginTrace(proto::TraceStarted* started);
+  // Adds what was traced since the last call.
+  void AddTraced(proto::TraceChunk* chunk);
+  void StopTraces();
   // Returns the caller's credentials, or PermissionDenied if it may not change settings.
   absl::StatusOr<Peer> MayAdminister(grpc::CallbackServerContext* context) const;
 
@@ -104,11 +99,7 @@ class AdminService final : public proto::Admin::CallbackService {
   std::mutex reload_mutex_;
   Reloading reloading_;  // guarded by reload_mutex_
 
-  std::mutex trace_mutex_;  // guards what follows
-  uint64_t trace_ = 0;      // number of the latest trace
-  bool tracing_ = false;    // the trace goes on
-  // When the client last fetched a part of the trace.
-  std::chrono::steady_clock::time_point trace_fetched_;
+  TraceLease trace_;  // destroyed first: its thread calls StopTraces()
 };
 
 }  // namespace detshare

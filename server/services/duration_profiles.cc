@@ -19,7 +19,6 @@ DurationProfiles::DurationProfiles(std::string directory, std::vector<Entry> ent
     const absl::StatusOr<size_t> read =
         ReadProfile(kept.path, DurationsDevice(kept.entry.device->properties()), *kept.entry.table);
     if (read.ok()) {
-      kept.written = kept.entry.table->size();
       LogInfo("read the durations of ", *read, " operations of device ", i, " from ", kept.path);
     } else if (!absl::IsNotFound(read.status())) {
       LogWarning("cannot use ", kept.path, ", and will replace it: ", read.status().message());
@@ -49,12 +48,13 @@ DurationProfiles::~DurationProfiles() {
 
 void DurationProfiles::Write() {
   for (Kept& kept : kept_) {
-    const size_t known = kept.entry.table->size();
-    if (known == kept.written) continue;
+    // Read before the records, so that a change meanwhile counts as not written.
+    const uint64_t changes = kept.entry.table->changes();
+    if (changes == kept.written) continue;
     const absl::Status status = WriteProfile(
         kept.path, DurationsDevice(kept.entry.device->properties()), *kept.entry.table);
     if (status.ok()) {
-      kept.written = known;
+      kept.written = changes;
     } else if (!std::exchange(kept.warned, true)) {
       LogWarning("cannot keep durations of operations: ", status.message(),
                  "; name another folder with --profile-dir");

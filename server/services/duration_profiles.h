@@ -35,8 +35,8 @@ class DurationProfiles {
   struct Kept {
     Entry entry;
     std::string path;
-    size_t written = 0;   // how many operations were known when the file was written
-    bool warned = false;  // a warning that the file cannot be written is in the log
+    uint64_t written = 0;  // DurationTable::changes() of what the file holds
+    bool warned = false;   // a warning that the file cannot be written is in the log
   };
   void Write();
 

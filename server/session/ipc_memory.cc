@@ -38,10 +38,12 @@ absl::StatusOr<ShareTokenValue> IpcMemory::Show(SessionDevice& device, DeviceAdd
     return CudaError(kCudaErrorOutOfMemory, "too many allocations are shown");
   DETSHARE_ASSIGN_OR_RETURN(PhysicalRange behind, device.space->Behind(allocation->address));
   std::shared_ptr<PhysicalMemory> memory =
-      WithCharge(std::move(behind.memory), device.memory->KeepInPlace(allocation->address));
+      WithCharge(std::move(behind.memory), device.memory->ChargeOf(allocation->address));
   const absl::StatusOr<ShareTokenValue> token = objects_.Export(
       user_, {memory, device.device, allocation->address - behind.begin, allocation->bytes});
   if (!token.ok()) return token;
+  // No other session knows the token yet, so the memory could still move.
+  device.memory->KeepInPlace(allocation->address);
   shown_[allocation->address] = {*token, std::move(memory)};
   return token;
 }

@@ -4,6 +4,10 @@
 // A token does not keep the memory alive. It is valid as long as any session holds or maps the
 // memory.
 //
+// A session that exports memory again gets the same token, so the number of tokens is bounded by
+// what sessions hold: for cuMemCreate's memory by the memory of the devices, for IPC handles by
+// IpcMemory::kLimit for each session.
+//
 // Threading: any thread.
 #pragma once
 
@@ -14,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,12 +39,19 @@ struct SharedMemory {
 
 class SharedMemoryObjects {
  public:
-  // Returns a new token. CUDA_ERROR_OUT_OF_MEMORY when there are too many.
+  static constexpr size_t kMaxTokens = 1 << 20;
+
+  explicit SharedMemoryObjects(size_t max_tokens = kMaxTokens) : max_tokens_(max_tokens) {}
+
+  // Returns the token of this part of the memory. Every call returns the same token, as long as the
+  // memory lives. CUDA_ERROR_OUT_OF_MEMORY when there are too many tokens.
   absl::StatusOr<ShareTokenValue> Export(uid_t owner, const SharedMemory& memory);
   // CUDA_ERROR_INVALID_VALUE for an unknown token and for another user's memory.
   absl::StatusOr<SharedMemory> Import(uid_t importer, const ShareTokenValue& token);
 
  private:
+  // The memory's address, the offset and the bytes.
+  using Part = std::tuple<const PhysicalMemory*, uint64_t, uint64_t>;
   struct Entry {
     uid_t owner = 0;
     std::weak_ptr<PhysicalMemory> memory;
@@ -49,8 +61,10 @@ class SharedMemoryObjects {
 
   void DropEnded();
 
+  const size_t max_tokens_;
   std::mutex mutex_;
   std::map<ShareTokenValue, Entry> entries_;  // guarded by mutex_
+  std::map<Part, ShareTokenValue> tokens_;    // guarded by mutex_: tokens of entries_
   size_t drop_at_ = 64;  // guarded by mutex_: number of entries that triggers DropEnded()
 };
 

@@ -103,10 +103,11 @@ absl::StatusOr<int> ListenForHttp(const ListenAddress& address, unsigned mode) {
     if (dead) unlink(address.path.c_str());
   }
   // The mode is set before any client can connect.
-  const bool bound =
-      bind(fd, to, bytes) == 0 && (address.path.empty() || chmod(address.path.c_str(), mode) == 0);
-  if (!bound || listen(fd, 64) != 0) {
+  const bool bound = bind(fd, to, bytes) == 0;
+  const bool usable = bound && (address.path.empty() || chmod(address.path.c_str(), mode) == 0);
+  if (!usable || listen(fd, 64) != 0) {
     absl::Status failed = fail();
+    if (bound && !address.path.empty()) unlink(address.path.c_str());
     close(fd);
     return failed;
   }
@@ -294,6 +295,7 @@ HttpServer::HttpServer(int listen_fd, const Options& options, Handler handler)
 }
 
 HttpServer::~HttpServer() {
+  if (!impl_->options.socket_file.empty()) unlink(impl_->options.socket_file.c_str());
   impl_->io.stop();
   impl_->thread.join();
 }

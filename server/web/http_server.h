@@ -46,7 +46,8 @@ class HttpServer {
     // From the first moment in which a request may come to its last byte; the same again for the
     // reply.
     std::chrono::milliseconds timeout{30'000};
-    bool check_host = true;  // a unix socket has no host to check
+    bool check_host = true;   // a unix socket has no host to check
+    std::string socket_file;  // removed when the server ends; empty: none
   };
   // Replies to a request. Called on the server's only thread.
   using Handler = std::function<HttpResponse(const HttpRequest&)>;

@@ -662,6 +662,53 @@ TEST_CASE("An allocation whose room is taken asks for more, but not for ever") {
   CHECK(room.asked.back() > room.asked.front());
 }
 
+TEST_CASE("An allocation whose context and pool end while it waits fails and leaves nothing") {
+  Session session(kGranule, 16 * kMiB);
+  Room room;
+  session.memory->set_room(&room);
+  session.device.memory_left = 0;
+  constexpr ContextId kOther = 2;
+  REQUIRE(session.memory->CreatePool(kPool, 0).ok());
+  auto result = session.Start(session.memory->AllocateAsync(kOther, 4 * kMiB, 1, kPool));
+  REQUIRE(room.tickets.size() == 1);
+  session.memory->FreeContext(kOther);
+  REQUIRE(session.memory->DestroyPool(kPool).ok());
+  SECTION("when there is room") { session.device.memory_left = 4 * kMiB; }
+  SECTION("when there is no room") {}
+  while (!room.tickets.empty()) {
+    room.tickets[0]->Set(RoomTicket::kGranted);
+    session.executor.Poll();
+  }
+  REQUIRE(result->has_value());
+  CHECK(CudaResultOf((*result)->status()) == kCudaErrorInvalidContext);
+  CHECK(session.memory->mapped() == 0);
+  CHECK(session.memory->used() == 0);
+  CHECK(session.memory->used_by(kOther) == 0);
+  CHECK(session.memory->CreatePool(kPool, 0).ok());
+}
+
+TEST_CASE("An allocation whose context ends leaves the memory to the work that still uses it") {
+  Session session(kGranule, 16 * kMiB);
+  const DeviceAddress a = session.Allocate(4 * kMiB);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  auto result = session.Start(session.memory->Allocate(2, 4 * kMiB));
+  CHECK_FALSE(result->has_value());
+  session.memory->FreeContext(2);
+  CHECK(session.memory->mapped() == 4 * kMiB);
+  session.device.RunAll();
+  session.executor.Poll();
+  REQUIRE(result->has_value());
+  CHECK(CudaResultOf((*result)->status()) == kCudaErrorInvalidContext);
+  CHECK(session.memory->used() == 0);
+  session.memory->Trim(0);
+  CHECK(session.memory->mapped() == 0);
+  // The count of free memory is right: nothing is left that could make room.
+  session.device.memory_left = 0;
+  CHECK(CudaResultOf(session.Finish(session.memory->Allocate(kContext, 4 * kMiB)).status()) ==
+        kCudaErrorOutOfMemory);
+}
+
 TEST_CASE("Memory stays on the card while another device reaches a pool of the session") {
   Session session;
   auto peer = *session.device.CreateAddressSpace(kBase << 1, 1ull << 36);

@@ -223,6 +223,8 @@ absl::Status SpaceState::Unmap(uint64_t address, uint64_t bytes) {
     return CudaError(kCudaErrorInvalidValue, "only what was mapped can be unmapped");
   }
   ranges_.Remove(address, RangeTable::Kind::kMapped);
+  // Work that looked the range up before must not write to it once it is clear.
+  gate_.Drain();
   Clear(address, bytes);
   budget_.Give(bytes);
   return absl::OkStatus();

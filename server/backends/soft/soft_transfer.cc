@@ -134,6 +134,7 @@ class WorkElsewhere {
   WorkElsewhere(const WorkElsewhere&) = delete;
   WorkElsewhere& operator=(const WorkElsewhere&) = delete;
   const RangeTable& ranges() const { return space_->ranges(); }
+  AccessGate& gate() const { return space_->gate(); }
 
  private:
   const std::shared_ptr<SpaceState> space_;
@@ -156,6 +157,12 @@ class CopyJob final : public Transfer {
         source_texels_(std::move(sides.source_texels)),
         inline_source_(std::move(inline_source)) {
     if (request_.inline_source) request_.source = reinterpret_cast<uint64_t>(inline_source_.data());
+  }
+
+  void Perform(Chunk* chunk) override {
+    // Either space may remove its memory meanwhile, and then waits at its own gate.
+    const AccessGate::Pass to(destination_.gate()), from(source_.gate());
+    Transfer::Perform(chunk);
   }
 
  protected:

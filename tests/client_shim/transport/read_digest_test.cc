@@ -124,6 +124,21 @@ TEST_CASE("A refused copy is no read") {
   CHECK(summary.lost == 0);
 }
 
+TEST_CASE("A refused copy takes back its own read and not that of another thread") {
+  Run run;
+  const std::string refused = "x", other = "other";
+  run.digest.ReadLater(ReadDigest::StreamPlace(1), Row(refused), [&](const wire::Signal&) {
+    run.Read(1, other);
+    return false;
+  });
+  Run same;
+  same.Read(1, other);
+  const ReadDigest::Summary summary = run.digest.Finish(1);
+  CHECK(summary.reads == 1);
+  CHECK(summary.lost == 0);
+  CHECK(ToHex(summary.digest) == same.Hex());
+}
+
 TEST_CASE("Reads that never arrive, and reads without a fence, are reported") {
   Run run;
   const std::string text = "x";

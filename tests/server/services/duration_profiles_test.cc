@@ -50,6 +50,43 @@ TEST_CASE("Profiles are written while the daemon runs") {
   while (!std::filesystem::exists(folder.path + "/device0.durations")) std::this_thread::yield();
 }
 
+TEST_CASE("A profile has what was learned later about operations that were known before") {
+  const Folder folder;
+  FakeDevice device;
+  {
+    DurationTable table(16);
+    const DurationProfiles profiles(folder.path, {{&device, &table}});
+    table.FindOrAdd(kKey, {16, 0})->Add(0, 9000, /*contended=*/true);
+  }
+  {
+    DurationTable table(16);
+    const DurationProfiles profiles(folder.path, {{&device, &table}});
+    table.FindOrAdd(kKey, {16, 0})->Add(0, 1000, /*contended=*/false);
+  }
+  DurationTable table(16);
+  const DurationProfiles profiles(folder.path, {{&device, &table}});
+  CHECK(table.FindOrAdd(kKey, {16, 0})->Estimate(0) == 1000);
+}
+
+TEST_CASE("A profile of which nothing changed is not written again") {
+  const Folder folder;
+  FakeDevice device;
+  {
+    DurationTable table(16);
+    const DurationProfiles profiles(folder.path, {{&device, &table}});
+    table.FindOrAdd(kKey, {16, 0})->Add(0, 1000, false);
+  }
+  DurationTable table(16);
+  { const DurationProfiles profiles(folder.path, {{&device, &table}}); }
+  const std::string path = folder.path + "/device0.durations";
+  DurationTable unused(16);
+  {
+    const DurationProfiles profiles(folder.path, {{&device, &unused}});
+    std::filesystem::remove(path);
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
 TEST_CASE("A damaged profile is replaced, and an unwritable folder stops no session") {
   const Folder folder;
   FakeDevice device;

@@ -199,12 +199,43 @@ TEST_CASE("An invented token, or one whose memory is gone, opens nothing") {
   CHECK(Import(f.client, token, &imported) == kCudaErrorInvalidValue);
 }
 
+TEST_CASE("A session that exports memory again and again uses one token for it") {
+  VirtualMemoryFixture f;
+  const wire::PhysicalId memory = f.Create(kUnit);
+  int result = -1;
+  const wire::ShareToken first = f.Export(memory, &result);
+  REQUIRE(result == 0);
+  const wire::ShareToken second = f.Export(memory, &result);
+  REQUIRE(result == 0);
+  CHECK(std::equal(std::begin(first.bytes), std::end(first.bytes), second.bytes));
+  // A handle that was imported names the same memory.
+  wire::cuMemImportFromShareableHandle_Reply imported{};
+  REQUIRE(Import(f.client, first, &imported) == 0);
+  const wire::ShareToken third = f.Export(imported.memory, &result);
+  REQUIRE(result == 0);
+  CHECK(std::equal(std::begin(first.bytes), std::end(first.bytes), third.bytes));
+}
+
+TEST_CASE("A full table of tokens refuses memory until some of it ends") {
+  SharedMemoryObjects objects(/*max_tokens=*/100);
+  std::vector<std::shared_ptr<PhysicalMemory>> memories;
+  const auto share = [&] {
+    memories.push_back(std::make_shared<InstantMemory>(kUnit));
+    return objects.Export(1000, {memories.back(), nullptr, 0, kUnit}).status();
+  };
+  for (int i = 0; i < 100; ++i) REQUIRE(share().ok());
+  CHECK(CudaResultOf(share()) == kCudaErrorOutOfMemory);
+  CHECK(objects.Export(1000, {memories.front(), nullptr, 0, kUnit}).ok());
+  memories.clear();
+  CHECK(share().ok());
+}
+
 TEST_CASE("Tokens are for one user only, and all different") {
   SharedMemoryObjects objects;
-  const auto memory = std::make_shared<InstantMemory>(kUnit);
+  const auto memory = std::make_shared<InstantMemory>(200 * kUnit);
   std::set<ShareTokenValue> tokens;
-  for (int i = 0; i < 200; ++i) {
-    const auto token = objects.Export(1000, {memory, nullptr, 0, kUnit});
+  for (uint64_t i = 0; i < 200; ++i) {
+    const auto token = objects.Export(1000, {memory, nullptr, i * kUnit, kUnit});
     REQUIRE(token.ok());
     CHECK(tokens.insert(*token).second);
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/base/logging.h"
+#include "server/web/serve_pages.h"
 #include "tests/server/test_windows.h"
 
 namespace detshare {
@@ -247,6 +248,20 @@ TEST_CASE("A dead socket is replaced, and a living one is not") {
   const auto second = ListenForHttp(address, 0640);
   CHECK(second.ok());
   close(*second);
+}
+
+TEST_CASE("The file of a unix socket ends with its server") {
+  SetLogLevel(LogLevel::kError);
+  TestDirectory directory;
+  ListenAddress address;
+  address.path = directory.path + "/s";
+  {
+    const auto server =
+        ServePages(address, 0640, false, [](const HttpRequest&) { return HttpResponse(); });
+    REQUIRE(server.ok());
+    CHECK(std::filesystem::exists(address.path));
+  }
+  CHECK_FALSE(std::filesystem::exists(address.path));
 }
 
 TEST_CASE("Only addresses that this machine alone reaches are accepted") {

@@ -561,6 +561,40 @@ TEST_CASE("host memory can be unregistered while a kernel that never ends uses i
   CHECK(CudaResultOf(session.Finish()) == kCudaErrorIllegalAddress);
 }
 
+bool AllZero(const uint8_t* memory, uint64_t bytes) {
+  return memory[0] == 0 && std::memcmp(memory, memory + 1, bytes - 1) == 0;
+}
+
+TEST_CASE("memory that is unmapped while a fill or copy writes to it is zero afterwards") {
+  TestDevice device;
+  constexpr uint64_t kBytes = 32 << 20;
+  for (int round = 0; round < 20; ++round) {
+    TestSession here(device, 0), there(device, 1);
+    const bool fills = round % 2 == 0;
+    TestSession& target = fills ? here : there;
+    uint8_t* const memory = target.Allocate<uint8_t>(kBytes);
+    if (fills) {
+      FillRequest fill;
+      fill.address = Address(memory);
+      fill.width = kBytes;
+      fill.value = 1;
+      Require(here.queue().Fill(here.space(), fill));
+    } else {
+      uint8_t* const ones = here.Allocate<uint8_t>(kBytes);
+      std::memset(ones, 1, kBytes);
+      CopyRequest copy;
+      copy.source = Address(ones);
+      copy.destination = Address(memory);
+      copy.destination_space = &there.space();
+      copy.width = kBytes;
+      Require(here.queue().Copy(here.space(), copy));
+    }
+    while (Look(memory) == 0) std::this_thread::yield();
+    Require(target.space().Unmap(Address(memory), kBytes));
+    REQUIRE(AllZero(memory, kBytes));
+  }
+}
+
 TEST_CASE("large copies are complete, and their virtual time grows with their bytes") {
   TestDevice device;
   TestSession session(device, 0);

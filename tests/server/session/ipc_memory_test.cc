@@ -1,0 +1,56 @@
+#include "server/session/ipc_memory.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/session/session_device.h"
+#include "tests/server/instant_device.h"
+#include "tests/units.h"
+
+namespace detshare {
+namespace {
+
+constexpr ContextId kContext = 1;
+constexpr uid_t kUser = 1000;
+
+struct Fixture {
+  Fixture() {
+    SessionDevice& session = devices.emplace_back();
+    session.device = &device;
+    session.space = *device.CreateAddressSpace(uint64_t{1} << 44, uint64_t{1} << 36);
+    session.coroutine = *GpuCoroutine::Create(device, *session.space, queues, executor);
+    session.memory = std::make_unique<DeviceMemory>(*session.coroutine);
+    executor.Spawn(Allocate(*session.memory, &address));
+    REQUIRE(address != 0);
+  }
+  static Task<void> Allocate(DeviceMemory& memory, DeviceAddress* address) {
+    *address = (co_await memory.Allocate(kContext, 4 * kMiB)).value();
+  }
+  SessionDevice& session() { return devices.front(); }
+
+  InstantDevice device;
+  QueuePool queues{device};
+  std::vector<SessionDevice> devices;
+  Executor executor;  // destroyed first
+  DeviceAddress address = 0;
+};
+
+TEST_CASE("Memory that is shown stays on the card, and memory that cannot be shown may move") {
+  Fixture f;
+  REQUIRE(f.session().memory->movable() == 4 * kMiB);
+  SharedMemoryObjects full(/*max_tokens=*/0), objects;
+  IpcMemory refused(f.devices, full, kUser);
+  CHECK(CudaResultOf(refused.Show(f.session(), f.address).status()) == kCudaErrorOutOfMemory);
+  CHECK(f.session().memory->movable() == 4 * kMiB);
+  IpcMemory shown(f.devices, objects, kUser);
+  CHECK(shown.Show(f.session(), f.address).ok());
+  CHECK(f.session().memory->movable() == 0);
+}
+
+}  // namespace
+}  // namespace detshare
