@@ -16,6 +16,8 @@ struct CudaOptions {
   // The SMs of a partition come in groups of this size: 8, or 2 for finer groups, on which clusters
   // may not fit.
   int sm_group = 8;
+  // Whether a device gets an urgent time-slice group if the hardware honours it.
+  bool preemption = true;
 };
 
 // Returns one device for each GPU that the driver shows, in its order. The daemon's
