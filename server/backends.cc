@@ -41,6 +41,7 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
     if (options.soft_sms > 0) soft.sm_count = options.soft_sms;
     if (options.soft_memory > 0) soft.total_memory = options.soft_memory;
     soft.worker_threads = options.soft_threads;
+    soft.preemption = options.preemption;
     if (!options.soft_cc.empty()) {
       const char* const end = options.soft_cc.data() + options.soft_cc.size();
       const auto major = std::from_chars(options.soft_cc.data(), end, soft.compute_major);
@@ -64,6 +65,7 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   CudaOptions cuda;
   cuda.driver_path = options.cuda_driver;
   cuda.sm_group = options.cuda_sm_group;
+  cuda.preemption = options.preemption;
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, CreateCudaDevices(cuda));
   OpenedBackend opened{"cuda", std::move(devices), nullptr};
   LogPreemption(opened);

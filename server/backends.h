@@ -16,6 +16,8 @@ struct BackendOptions {
   std::string cuda_driver;       // path of the real libcuda.so.1; "": found by search
   // The SMs of a partition come in groups of this size.
   int cuda_sm_group = 8;
+  // Whether devices that can preempt have an urgent time-slice group.
+  bool preemption = true;
   int soft_devices = 1;
   int soft_sms = 0;          // 0: as the default device
   uint64_t soft_memory = 0;  // bytes; 0: as the default device

@@ -60,6 +60,10 @@ constexpr ConfigSetting kSettings[] = {
      false, "The real libcuda.so.1"},
     {"daemon", "cuda_sm_group", "cuda-sm-group", &Config::cuda_sm_group, "", "8|2", 0, 0, "", false,
      "SMs in a group; partitions consist of whole groups"},
+    {"daemon", "preemption", "preemption", &Config::preemption, "", "auto|off", 0, 0, "", false,
+     "Whether urgent work stops the running work of other programs: auto uses the GPU's time-slice "
+     "groups if the GPU honours them, off never does. With strict isolation it is always off, "
+     "because the groups of several processes would stop each other"},
     {"daemon", "max_sessions", "max-sessions", &Config::max_sessions, "N", "", 0, kMaxCount,
      "as many as there are addresses for", true,
      "Largest number of programs at a time; the daemon refuses more; 0: no such limit"},

@@ -50,6 +50,7 @@ struct Config {
   int64_t swap_memory = -1;  // bytes
   std::string cuda_driver;
   int64_t cuda_sm_group = 8;
+  std::string preemption = "auto";
   int64_t max_sessions = 0;
   // [metrics]
   std::string metrics_listen;

@@ -94,12 +94,13 @@ class FakeAddressSpace final : public AddressSpace {
 // Each launch is one operation of its queue.
 class FakeGraph final : public Graph {
  public:
-  FakeGraph(FakeDevice& device, int first_sm, const GraphDescription& description);
+  FakeGraph(FakeDevice& device, int first_sm, bool urgent, const GraphDescription& description);
   ~FakeGraph() override;
   absl::Status Replace(GraphPlace place, const GraphNode& now) override;
 
   FakeDevice& device;
   const int first_sm;
+  const bool urgent;
   GraphDescription description;        // with all changes since
   bool refuses = false;                // refuses all changes
   uint32_t refused_node = UINT32_MAX;  // refuses changes of this node
@@ -108,8 +109,8 @@ class FakeGraph final : public Graph {
 
 class FakeQueue final : public Queue {
  public:
-  FakeQueue(FakeDevice& device, int first_sm, int priority)
-      : device_(device), first_sm(first_sm), priority(priority) {}
+  FakeQueue(FakeDevice& device, int first_sm, int priority, bool urgent)
+      : device_(device), first_sm(first_sm), priority(priority), urgent(urgent) {}
   ~FakeQueue() override;
 
   absl::Status Launch(AddressSpace&, Kernel&, const LaunchShape& shape,
@@ -143,12 +144,13 @@ class FakeQueue final : public Queue {
 
  public:
   const int first_sm, priority;
+  const bool urgent;  // of the urgent time-slice group
 };
 
 class FakePartition final : public Partition {
  public:
-  FakePartition(FakeDevice& device, int first, int count)
-      : device_(device), first_(first), count_(count) {}
+  FakePartition(FakeDevice& device, int first, int count, bool urgent = false)
+      : device_(device), first_(first), count_(count), urgent_(urgent) {}
   int first_sm() const override { return first_; }
   int sm_count() const override { return count_; }
   absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override;
@@ -156,12 +158,13 @@ class FakePartition final : public Partition {
  private:
   FakeDevice& device_;
   const int first_, count_;
+  const bool urgent_;
 };
 
 class FakeDevice : public Device {
  public:
   explicit FakeDevice(uint64_t granularity = 2 << 20, uint64_t memory_bytes = 1ull << 40)
-      : whole_(*this, 0, 16), memory_left(memory_bytes) {
+      : whole_(*this, 0, 16), urgent_(*this, 0, 16, /*urgent=*/true), memory_left(memory_bytes) {
     properties_.sm_count = 16;
     properties_.sm_group = 2;
     properties_.memory_granularity = granularity;
@@ -172,6 +175,12 @@ class FakeDevice : public Device {
   const DeviceProperties& properties() const override { return properties_; }
   DeviceProperties& changeable() { return properties_; }
   Partition& whole() override { return whole_; }
+  Partition* urgent() override { return properties_.preemption.available ? &urgent_ : nullptr; }
+  // Gives the device an urgent time-slice group. Called before anything uses the device.
+  void EnablePreemption(int64_t latency_ns) {
+    properties_.preemption.available = true;
+    properties_.preemption.latency_ns = latency_ns;
+  }
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override {
     return std::make_unique<FakePartition>(*this, first, count);
   }
@@ -215,7 +224,8 @@ class FakeDevice : public Device {
       *refused = {0, 0};
       return CudaError(instantiation_error, "does not fit");
     }
-    return std::make_unique<FakeGraph>(*this, partition.first_sm(), description);
+    return std::make_unique<FakeGraph>(*this, partition.first_sm(), &partition == &urgent_,
+                                       description);
   }
   Memory memory() const override { return Memory{memory_left, properties_.total_memory}; }
   absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
@@ -243,6 +253,7 @@ class FakeDevice : public Device {
     bool done = false;
     int priority = 0;         // of the launch's queue
     int launch_priority = 0;  // the priority that the launch named
+    bool urgent = false;      // in the urgent time-slice group
   };
   std::vector<Operation> operations;
   // The history of each fence value.
@@ -261,7 +272,7 @@ class FakeDevice : public Device {
 
  private:
   DeviceProperties properties_;
-  FakePartition whole_;
+  FakePartition whole_, urgent_;
 
  public:
   uint64_t memory_left;
@@ -303,7 +314,7 @@ inline FakeQueue::~FakeQueue() { std::erase(device_.queues, this); }
 
 inline absl::Status FakeQueue::Work(int64_t number) {
   items_.push_back({nullptr, [this, number] { device_.operations[number].done = true; }});
-  device_.operations.push_back({history_, first_sm, false, priority, 0});
+  device_.operations.push_back({history_, first_sm, false, priority, 0, urgent});
   history_.insert(number);
   return absl::OkStatus();
 }
@@ -370,8 +381,9 @@ inline absl::Status FakeQueue::Wait(Marker& marker) {
   return absl::OkStatus();
 }
 
-inline FakeGraph::FakeGraph(FakeDevice& device, int first_sm, const GraphDescription& description)
-    : device(device), first_sm(first_sm), description(description) {
+inline FakeGraph::FakeGraph(FakeDevice& device, int first_sm, bool urgent,
+                            const GraphDescription& description)
+    : device(device), first_sm(first_sm), urgent(urgent), description(description) {
   device.graphs.push_back(this);
 }
 inline FakeGraph::~FakeGraph() { std::erase(device.graphs, this); }
@@ -385,7 +397,8 @@ inline absl::Status FakeGraph::Replace(GraphPlace place, const GraphNode& now) {
 inline absl::Status FakeQueue::LaunchGraph(AddressSpace&, Graph& graph,
                                            absl::Span<const uint64_t> values) {
   auto& fake = static_cast<FakeGraph&>(graph);
-  if (fake.first_sm != first_sm) return absl::InternalError("a graph of another partition");
+  if (fake.first_sm != first_sm || fake.urgent != urgent)
+    return absl::InternalError("a graph of another partition");
   history_.insert(fake.history.begin(), fake.history.end());
   device_.graph_values.assign(values.begin(), values.end());
   absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));
@@ -407,7 +420,7 @@ inline bool FakeQueue::Step() {
 }
 
 inline absl::StatusOr<std::unique_ptr<Queue>> FakePartition::CreateQueue(int priority) {
-  auto queue = std::make_unique<FakeQueue>(device_, first_, priority);
+  auto queue = std::make_unique<FakeQueue>(device_, first_, priority, urgent_);
   device_.queues.push_back(queue.get());
   ++device_.queues_made;
   return queue;

@@ -6,5 +6,7 @@
 namespace detshare::policy {
 
 inline constexpr DeviceShape kH200{132, 8};
+// The same device with time-slice groups.
+inline constexpr DeviceShape kPreemptingH200{132, 8, 190 * kMicrosecond};
 
 }  // namespace detshare::policy

@@ -31,7 +31,9 @@ VirtualDevice::VirtualDevice(const DeviceShape& device, std::vector<SmRange> par
     : device_(device),
       partitions_(std::move(partitions)),
       policy_(std::move(policy)),
-      owner_(device.groups(), -1) {}
+      turns_(device.preemption) {
+  for (std::vector<int>& owners : owners_) owners.assign(device.groups(), -1);
+}
 
 VirtualDevice::VirtualDevice(const DeviceShape& device, std::unique_ptr<Policy> policy)
     : VirtualDevice(device, WithPool(device), std::move(policy)) {}
@@ -41,6 +43,7 @@ size_t VirtualDevice::Open(Tenant tenant, Program program) {
   state.tenant = std::move(tenant);
   state.program = std::move(program);
   state.view.id = coroutines_.size() + 1;
+  state.view.preempts = device_.preemption > 0;
   state.burst = state.program(0);
   coroutines_.push_back(std::move(state));
   return coroutines_.size() - 1;
@@ -56,16 +59,17 @@ void VirtualDevice::Run(Nanoseconds until) {
       Decide();
     }
     Occupy();
+    TakeTurns();
     const Nanoseconds next = NextEvent();
     if (next >= until) {
       now_ = until;
       return;
     }
     // Rounded up, so that no operation ends before its time.
-    const double passed = static_cast<double>(next - now_);
+    const double passed = static_cast<double>(next - std::clamp(TurnBegin(), now_, next));
     for (const size_t index : started_) {
       Operation& operation = coroutines_[index].hardware.front();
-      operation.left -= passed * operation.groups / device_.groups();
+      if (HasTurn(operation)) operation.left -= passed * operation.groups / device_.groups();
     }
     now_ = next;
     const bool ended = Complete();
@@ -169,6 +173,8 @@ bool VirtualDevice::Give() {
       operation.left = static_cast<double>(operation.work);
       operation.range = partitions_[operation.work >= limits.long_operation ? limits.long_partition
                                                                             : limits.partition];
+      operation.urgent = state.grant.urgent && state.view.preempts;
+      if (operation.urgent) operation.range = SmRange{};
       operation.number = given_++;
       state.result.begun.push_back({operation.work, operation.range});
       state.view.in_flight += operation.work;
@@ -194,7 +200,7 @@ bool VirtualDevice::Complete() {
       ++i;
       continue;
     }
-    for (int& owner : owner_) {
+    for (int& owner : owners_[state.hardware.front().urgent]) {
       if (owner == static_cast<int>(started_[i])) owner = -1;
     }
     const Nanoseconds work = state.hardware.front().work;
@@ -232,15 +238,28 @@ void VirtualDevice::Occupy() {
   for (const size_t index : started_) {
     Operation& operation = coroutines_[index].hardware.front();
     operation.groups = 0;
+    std::vector<int>& owners = owners_[operation.urgent];
     for (int group = 0; group < device_.groups(); ++group) {
       const SmRange sms = device_.Groups(group, group + 1);
       const bool inside = operation.range.whole() ||
                           (sms.first >= operation.range.first &&
                            sms.first + sms.count <= operation.range.first + operation.range.count);
-      if (inside && owner_[group] < 0) owner_[group] = static_cast<int>(index);
-      operation.groups += owner_[group] == static_cast<int>(index);
+      if (inside && owners[group] < 0) owners[group] = static_cast<int>(index);
+      operation.groups += owners[group] == static_cast<int>(index);
     }
   }
+}
+
+void VirtualDevice::TakeTurns() {
+  bool urgent = false, ordinary = false;
+  for (const size_t index : started_) {
+    (coroutines_[index].hardware.front().urgent ? urgent : ordinary) = true;
+  }
+  turns_.Update(urgent, ordinary, static_cast<double>(now_));
+}
+
+Nanoseconds VirtualDevice::TurnBegin() const {
+  return static_cast<Nanoseconds>(turns_.runs_from());
 }
 
 Nanoseconds VirtualDevice::NextEvent() const {
@@ -258,10 +277,11 @@ Nanoseconds VirtualDevice::NextEvent() const {
   }
   for (const size_t index : started_) {
     const Operation& operation = coroutines_[index].hardware.front();
-    if (operation.groups == 0) continue;
+    if (operation.groups == 0 || !HasTurn(operation)) continue;
     const double takes =
         std::ceil(std::max(0.0, operation.left) * device_.groups() / operation.groups);
-    next = std::min(next, now_ + std::max<Nanoseconds>(1, static_cast<Nanoseconds>(takes)));
+    next = std::min(next, std::max(now_, TurnBegin()) +
+                              std::max<Nanoseconds>(1, static_cast<Nanoseconds>(takes)));
   }
   return next;
 }

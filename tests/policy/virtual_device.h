@@ -4,16 +4,22 @@
 // The hardware runs the operations of one coroutine one after the other. A running operation keeps
 // its SMs until it ends. SMs that become free go to the operation that was given first among those
 // that could run there, so operations in flight go before later ones. An operation of `work` takes
-// that long on the whole device, and proportionally longer on fewer SMs. Running operations are
-// never stopped.
+// that long on the whole device, and proportionally longer on fewer SMs.
+//
+// With DeviceShape::preemption every coroutine preempts. Operations that a coroutine gives while its
+// grant is urgent then run on the whole device, in turns with the others (tools/sim/turns.h): they
+// stop running operations, which keep their SMs and go on after the turn. Otherwise running
+// operations are never stopped.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "policy/policy.h"
+#include "tools/sim/turns.h"
 
 namespace detshare::policy {
 
@@ -56,6 +62,7 @@ class VirtualDevice {
     uint64_t number = 0;  // its place in the order of giving
     int groups = 0;       // the number of groups of SMs that it has
     bool running = false;
+    bool urgent = false;  // of the urgent time-slice group
   };
   struct State {
     Tenant tenant;
@@ -79,6 +86,12 @@ class VirtualDevice {
   bool Give();
   bool Complete();
   void Occupy();
+  // Gives the device to the time-slice group that gets the next turn.
+  void TakeTurns();
+  // From when on the group that has the device runs.
+  Nanoseconds TurnBegin() const;
+  // Whether the operation's group has the device, or gets it in the switch that is under way.
+  bool HasTurn(const Operation& operation) const { return operation.urgent == turns_.urgent(); }
   Nanoseconds NextEvent() const;
   const Limits& LimitsOf(const State& state) const;
   // The end of the running burst's contention phase.
@@ -90,7 +103,9 @@ class VirtualDevice {
   std::vector<Tenant> tenants_;
   std::vector<State> coroutines_;
   std::vector<size_t> started_;  // coroutines whose first operation runs, in the order of giving
-  std::vector<int> owner_;       // of each group of SMs; -1: free
+  // For ordinary and for urgent operations, the owner of each group of SMs; -1: free.
+  std::array<std::vector<int>, 2> owners_;
+  sim::Turns turns_;
   Nanoseconds now_ = 0;
   Nanoseconds ask_again_at_ = kForever;
   int decisions_ = 0;

@@ -10,7 +10,8 @@
 //     97 %.
 //   - All programs together draw at most the device's bandwidth. A program that gets less than an
 //     equal part of it gets all that it wants.
-//   - Work that is in the hardware is not taken back.
+//   - Work that is in the hardware is not taken back. Devices that preempt stop it for a while
+//     (turns.h).
 //
 // The model has no caches, no launch overhead and no effect of clocks.
 #pragma once

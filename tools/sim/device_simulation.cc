@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "policy/partition_pool.h"
+#include "tools/sim/turns.h"
 
 namespace detshare::sim {
 namespace {
@@ -78,7 +79,7 @@ class Simulation {
  public:
   Simulation(const policy::DeviceShape& device, policy::Policy& policy,
              const std::vector<Program>& programs, double hours)
-      : device_(device), policy_(policy), end_(hours * 3600e9) {
+      : device_(device), policy_(policy), end_(hours * 3600e9), turns_(device.preemption) {
     partitions_.push_back({});
     for (const policy::SmRange& range : policy::StandardPartitions(device)) {
       partitions_.push_back(range);
@@ -95,6 +96,7 @@ class Simulation {
       state.result = &result_.programs[i];
       state.view.id = i + 1;
       state.view.tenant = &tenants_[i];
+      state.view.preempts = device.preemption > 0;
       const bool model = programs[i].kind == Program::Kind::kLanguageModel;
       const bool training = programs[i].kind == Program::Kind::kTraining;
       const Operations operations = model      ? kDecodeOperations
@@ -364,10 +366,14 @@ class Simulation {
 
   // ---- the hardware
 
+  // Whether the program's work is of the urgent time-slice group.
+  static bool IsUrgent(const State& state) { return state.grant.urgent && state.view.preempts; }
+
   // Computes which programs run now, and how fast.
   void Flow() {
     running_.clear();
     flowing_.clear();
+    bool urgent_work = false, ordinary_work = false;
     for (size_t i = 0; i < states_.size(); ++i) {
       State& state = states_[i];
       if (!state.has_work()) continue;
@@ -390,16 +396,28 @@ class Simulation {
         state.throttled_since = now_;
       }
       if (stop && state.drain <= 0.5) continue;
-      const bool is_long = state.view.typical_operation >= limits.long_operation;
-      running_.push_back(
-          {partitions_[is_long ? limits.long_partition : limits.partition], state.work});
+      (IsUrgent(state) ? urgent_work : ordinary_work) = true;
       flowing_.push_back(i);
     }
+    turns_.Update(urgent_work, ordinary_work, now_);
+    std::erase_if(flowing_, [&](size_t i) {
+      return IsUrgent(states_[i]) != turns_.urgent() || now_ < turns_.runs_from();
+    });
+    for (const size_t i : flowing_) running_.push_back({RangeOf(states_[i]), states_[i].work});
     Rates(device_, running_, &rates_);
+  }
+
+  // The SMs on which the program's operations run.
+  policy::SmRange RangeOf(const State& state) const {
+    if (IsUrgent(state)) return {};
+    const Limits& limits = LimitsOf(state);
+    const bool is_long = state.view.typical_operation >= limits.long_operation;
+    return partitions_[is_long ? limits.long_partition : limits.partition];
   }
 
   double NextEvent() const {
     double next = ask_at_;
+    if (turns_.runs_from() > now_) next = std::min(next, turns_.runs_from());
     for (const State& state : states_) {
       if (state.step == State::Step::kGap) next = std::min(next, state.gap_end);
       if (state.next_request < state.program->requests.size()) {
@@ -539,6 +557,7 @@ class Simulation {
   const policy::DeviceShape device_;
   policy::Policy& policy_;
   const double end_;
+  Turns turns_;
   std::vector<policy::SmRange> partitions_;
   std::vector<policy::Tenant> tenants_;
   std::vector<State> states_;

@@ -32,6 +32,7 @@ struct Flags {
   double hours = 0;
   double slo_tpot_ms = 30, slo_ttft_ms = 1000;
   std::vector<std::string> parameters;
+  std::string preemption = "on";
   bool quiet = false;
 };
 
@@ -75,6 +76,7 @@ int Run(Flags& flags) {
   if (!trace.ok()) return Refuse(trace.status(), kExitRefused);
   options.hours = flags.hours > 0 ? flags.hours : trace->requests.back().at / 3600 + 1e-3;
   options.trainings = flags.trainings >= 0 ? flags.trainings : options.devices;
+  if (flags.preemption == "off") options.device.preemption = 0;
   options.slo_tpot = flags.slo_tpot_ms / 1000;
   options.slo_ttft = flags.slo_ttft_ms / 1000;
 
@@ -108,6 +110,9 @@ int Main(int argc, char** argv) {
   app.add_option("--devices", options.devices)->check(CLI::Range(1, 100000))->capture_default_str();
   app.add_option("--sms", options.device.sm_count, "SMs of a device")
       ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_option("--preemption", flags.preemption, "Whether urgent work stops the work of others")
+      ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   app.add_option("--hours", flags.hours, "of virtual time [the trace's, or 1]")
       ->check(CLI::Range(1e-4, 8784.));

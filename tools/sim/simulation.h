@@ -18,8 +18,8 @@ struct Options {
   std::vector<std::string> policies = {"auto"};
   std::vector<std::string> placements = {"workload-aware"};
   std::map<std::string, std::string> parameters;  // each goes to the policies that have it
-  policy::DeviceShape device{132, 8};
-  uint64_t device_memory = 141'000'000'000;  // bytes
+  policy::DeviceShape device{132, 8, 190 * policy::kMicrosecond};  // an H200
+  uint64_t device_memory = 141'000'000'000;                        // bytes
   int devices = 1;
   int trainings = 1;  // on all devices together; every second training is bound by memory
   double hours = 1;

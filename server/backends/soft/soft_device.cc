@@ -27,7 +27,8 @@ constexpr int kUnsupportedLimit = 215;
 
 class SoftQueue final : public Queue {
  public:
-  SoftQueue(Core& core, SmRange sms) : core_(core), sms_(sms) {}
+  SoftQueue(Core& core, SmRange sms, bool urgent)
+      : core_(core), sms_(sms), state_(std::make_shared<QueueState>(urgent)) {}
 
   absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                       absl::Span<const std::byte> parameters) override {
@@ -140,23 +141,26 @@ class SoftQueue final : public Queue {
   Core& core_;
   const SmRange sms_;
   // The engine holds the state, too, while the queue has work.
-  const std::shared_ptr<QueueState> state_ = std::make_shared<QueueState>();
+  const std::shared_ptr<QueueState> state_;
 };
 
 class SoftPartition final : public Partition {
  public:
-  SoftPartition(Core& core, SmRange sms) : core_(core), sms_(sms) {}
+  // `urgent`: the partition is of the urgent time-slice group.
+  SoftPartition(Core& core, SmRange sms, bool urgent = false)
+      : core_(core), sms_(sms), urgent_(urgent) {}
   int first_sm() const override { return sms_.first; }
   int sm_count() const override { return sms_.count; }
   SmRange sms() const { return sms_; }
   // Priorities have no effect: all queued work makes progress.
   absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override {
-    return std::make_unique<SoftQueue>(core_, sms_);
+    return std::make_unique<SoftQueue>(core_, sms_, urgent_);
   }
 
  private:
   Core& core_;
   const SmRange sms_;
+  const bool urgent_;
 };
 
 class SoftDevice final : public Device {
@@ -164,10 +168,14 @@ class SoftDevice final : public Device {
   SoftDevice(const SoftDeviceOptions& options, DeviceProperties properties,
              std::shared_ptr<MemoryFile> card)
       : core_(options, std::move(properties), std::move(card)),
-        whole_(core_, {0, core_.properties.sm_count}) {}
+        whole_(core_, {0, core_.properties.sm_count}),
+        urgent_(core_, {0, core_.properties.sm_count}, /*urgent=*/true) {}
 
   const DeviceProperties& properties() const override { return core_.properties; }
   Partition& whole() override { return whole_; }
+  Partition* urgent() override {
+    return core_.properties.preemption.available ? &urgent_ : nullptr;
+  }
 
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override {
     const int group = core_.properties.sm_group, sms = core_.properties.sm_count;
@@ -316,7 +324,7 @@ class SoftDevice final : public Device {
   }
 
   Core core_;
-  SoftPartition whole_;
+  SoftPartition whole_, urgent_;
   SoftImages images_{core_.properties, core_.budget};
 };
 

@@ -102,10 +102,12 @@ struct Operation {
 
 // The engine's side of a queue; guarded by the engine's mutex.
 struct QueueState {
+  // `urgent`: the queue is of the urgent time-slice group.
+  explicit QueueState(bool urgent = false) : track(std::make_shared<Timeline::Track>(urgent)) {}
   std::deque<Operation> operations;
   bool busy = false;     // the head is a task that is running
   bool waiting = false;  // the head waits for a point or a fence
-  std::shared_ptr<Timeline::Track> track = std::make_shared<Timeline::Track>();
+  const std::shared_ptr<Timeline::Track> track;
 };
 
 inline std::shared_ptr<Point> Job::PointIfSkipped() { return nullptr; }

@@ -138,7 +138,7 @@ void GraphRun::Submit(uint32_t graph, Work work, const std::shared_ptr<QueueStat
     const GraphSchedule::Node& node = schedule.nodes[index];
     std::shared_ptr<QueueState>& own = queues[node.queue];
     if (node.begins_queue) {
-      own = std::make_shared<QueueState>();
+      own = std::make_shared<QueueState>(queue->track->urgent);
       if (node.waits_for.empty()) Wait(own, beginning);
     }
     for (const uint32_t from : node.waits_for) Wait(own, points[from]);
@@ -186,7 +186,7 @@ void GraphRun::SubmitNode(const PlannedNode& planned, std::unique_ptr<Job> job,
 
 void GraphRun::SubmitConditional(const ConditionalStep& step,
                                  const std::shared_ptr<QueueState>& queue) const {
-  auto own = std::make_shared<QueueState>();
+  auto own = std::make_shared<QueueState>(queue->track->urgent);
   Wait(own, Record(queue));
   auto over = std::make_shared<Point>();
   over->late = true;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/soft/soft_time_slices.h"
 
 namespace detshare::soft {
 namespace {
@@ -235,6 +236,12 @@ absl::StatusOr<DeviceProperties> MakeProperties(const SoftDeviceOptions& options
   properties.sm_group = std::min(options.sm_group, options.sm_count);
   properties.least_stream_priority = 0;
   properties.greatest_stream_priority = kGreatestPriority;
+  properties.preemption.available = options.preemption;
+  if (options.preemption) {
+    properties.preemption.latency_ns = static_cast<int64_t>(kPreempt / 1000);
+  } else {
+    properties.preemption.reason = "preemption is off in the configuration";
+  }
   AddAttributes(options, *architecture, properties);
   AddLimits(properties);
   AddTopology(properties);

@@ -17,6 +17,7 @@ struct SoftDeviceOptions {
   int sm_group = 8;  // granularity of partitions
   uint64_t total_memory = 8ull << 30;
   int compute_major = 9, compute_minor = 0;
+  bool preemption = true;  // whether the device has an urgent time-slice group
   int worker_threads = 0;  // 0: one for each core
   // The number of warp instructions that a block executes before other work gets its turn.
   uint64_t quantum = 20'000;

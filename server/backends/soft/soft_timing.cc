@@ -32,6 +32,10 @@ Picoseconds FromCycles(uint64_t cycles) { return cycles * 1'000'000'000 / kClock
 
 uint64_t CeilDivide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
+size_t SlotsPerBlock(const Placement& placement) {
+  return std::max<size_t>(1, kSlotsPerSm / std::max(1, placement.blocks_per_sm));
+}
+
 }  // namespace
 
 Picoseconds UnitDuration(const Placement& placement, const CostCounters& counters) {
@@ -79,9 +83,7 @@ struct Timeline::Entry {
   CopyEngine engine = CopyEngine::kOnDevice;
 };
 
-Timeline::Timeline(int sm_count) : sms_(sm_count) {
-  for (Slots& slots : sms_) slots.fill(0);
-}
+Timeline::Timeline(int sm_count) : ordinary_sms_(sm_count), urgent_sms_(sm_count) {}
 
 Timeline::EntryPtr Timeline::Submit(std::shared_ptr<Track> track) {
   auto entry = std::make_shared<Entry>();
@@ -165,42 +167,76 @@ void Timeline::ResolveAllEnded() {
 void Timeline::Resolve(Entry& entry) {
   if (entry.resolved) return;
   entry.resolved = true;
-  Picoseconds& tail = entry.track->tail;
+  Track& track = *entry.track;
   switch (entry.kind) {
     case Entry::Kind::kNothing:
       break;
-    case Entry::Kind::kKernel: {
-      const Picoseconds ready = tail + kLaunchStart;
-      tail = (entry.durations.empty() ? PlaceSpread(entry, ready) : PlaceUnits(entry, ready)) +
-             kLaunchEnd;
+    case Entry::Kind::kKernel:
+      ResolveKernel(entry);
       break;
-    }
     case Entry::Kind::kTransfer: {
       Picoseconds& free = engines_[static_cast<size_t>(entry.engine)];
-      free = std::max(tail, free) + entry.sum;
-      tail = free;
+      free = std::max(Tail(track), free) + entry.sum;
+      track.device = free;
       break;
     }
     case Entry::Kind::kRecord:
-      entry.point->at_ = tail;
+      entry.point->at_ = Tail(track);
       entry.point->resolved_ = true;
       break;
     case Entry::Kind::kWait:
-      tail = std::max(tail, entry.point->at_);
+      track.device = std::max(track.device, entry.point->at_);
       break;
   }
 }
 
-Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
+Picoseconds Timeline::Tail(const Track& track) const {
+  return std::max(track.device, slices_.ToDevice(track.ordinary));
+}
+
+void Timeline::ResolveKernel(const Entry& entry) {
+  Track& track = *entry.track;
+  if (!track.urgent) {
+    const Picoseconds launch = std::max(track.ordinary, slices_.ToOrdinary(track.device));
+    track.ordinary = Place(entry, launch + kLaunchStart, ordinary_sms_) + kLaunchEnd;
+    slices_.AddOrdinary(launch, track.ordinary);
+    return;
+  }
+  const Picoseconds launch = track.device;
+  const Picoseconds ready = FirstStart(entry.placement, launch + kLaunchStart, urgent_sms_);
+  const Picoseconds delay = slices_.DelayOfUrgent(launch, ready);
+  if (delay > 0) {
+    // The other kernels of the turn wait for the switch, too.
+    for (Slots& slots : urgent_sms_) {
+      for (Picoseconds& slot : slots) slot = std::max(slot, ready + delay);
+    }
+  }
+  track.device = Place(entry, ready + delay, urgent_sms_) + kLaunchEnd;
+  slices_.AddUrgent(ready, track.device);
+}
+
+Picoseconds Timeline::FirstStart(const Placement& placement, Picoseconds ready, const Sms& sms) {
+  const size_t slots = SlotsPerBlock(placement);
+  Picoseconds free = sms[placement.first_sm][slots - 1];
+  for (int sm = placement.first_sm; sm < placement.first_sm + placement.sm_count; ++sm) {
+    free = std::min(free, sms[sm][slots - 1]);
+  }
+  return std::max(ready, free);
+}
+
+Picoseconds Timeline::Place(const Entry& entry, Picoseconds ready, Sms& sms) {
+  return entry.durations.empty() ? PlaceSpread(entry, ready, sms) : PlaceUnits(entry, ready, sms);
+}
+
+Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready, Sms& sms) {
   const Placement& placement = entry.placement;
-  const size_t slots_per_block =
-      std::max<size_t>(1, kSlotsPerSm / std::max(1, placement.blocks_per_sm));
+  const size_t slots_per_block = SlotsPerBlock(placement);
 
   // The SMs by (earliest start, blocks placed, number). Each SM is in the heap once.
   using Candidate = std::tuple<Picoseconds, uint64_t, int>;
   std::vector<Candidate> heap;
   heap.reserve(placement.sm_count);
-  const auto start_on = [&](int sm) { return std::max(ready, sms_[sm][slots_per_block - 1]); };
+  const auto start_on = [&](int sm) { return std::max(ready, sms[sm][slots_per_block - 1]); };
   for (int sm = placement.first_sm; sm < placement.first_sm + placement.sm_count; ++sm) {
     heap.emplace_back(start_on(sm), 0, sm);
   }
@@ -221,7 +257,7 @@ Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
     }
     const Picoseconds end = start + duration;
     for (auto& [when, placed, sm] : chosen) {
-      Slots& slots = sms_[sm];
+      Slots& slots = sms[sm];
       // The block takes the first slots, which are free again at `end`. The other slots stay
       // sorted, so a rotation sorts all.
       const auto taken = slots.begin() + slots_per_block;
@@ -236,13 +272,12 @@ Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
   return last_end;
 }
 
-Picoseconds Timeline::PlaceSpread(const Entry& entry, Picoseconds ready) {
+Picoseconds Timeline::PlaceSpread(const Entry& entry, Picoseconds ready, Sms& sms) {
   const Placement& placement = entry.placement;
-  const size_t slots_per_block =
-      std::max<size_t>(1, kSlotsPerSm / std::max(1, placement.blocks_per_sm));
+  const size_t slots_per_block = SlotsPerBlock(placement);
   std::vector<Picoseconds> free;
   for (int sm = placement.first_sm; sm < placement.first_sm + placement.sm_count; ++sm) {
-    for (const Picoseconds slot : sms_[sm]) free.push_back(std::max(ready, slot));
+    for (const Picoseconds slot : sms[sm]) free.push_back(std::max(ready, slot));
   }
   std::sort(free.begin(), free.end());
 
@@ -257,7 +292,7 @@ Picoseconds Timeline::PlaceSpread(const Entry& entry, Picoseconds ready) {
     if (used == free.size() || level <= free[used]) break;
   }
   for (int sm = placement.first_sm; sm < placement.first_sm + placement.sm_count; ++sm) {
-    for (Picoseconds& slot : sms_[sm]) slot = std::max(slot, level);
+    for (Picoseconds& slot : sms[sm]) slot = std::max(slot, level);
   }
   return level;
 }

@@ -6,8 +6,8 @@
 //  - A queue has a tail: the moment when all of its work so far is complete. A piece of work begins
 //    at the tail or later. The time of a marker is the tail at its record. A wait for a marker
 //    raises the tail to the marker's time. Fences, host functions and an idle host take no time.
-//  - Work is placed in the order of submission, over all queues (list scheduling). So later work
-//    never delays earlier work.
+//  - Work is placed in the order of submission, over all queues (list scheduling). So work never
+//    delays work of its time-slice group that was submitted earlier.
 //  - An SM has 32 slots. If N blocks of a kernel fit on an SM, each block takes 32/N slots, all at
 //    once. A block goes to the SM where it can start first; among equal SMs, to the one with the
 //    fewest blocks of its kernel, then to the one with the lowest number. The blocks of a cluster
@@ -19,6 +19,14 @@
 //  - A kernel takes kLaunchStart before its first block and kLaunchEnd after its last block.
 //  - A copy or fill occupies one of three engines (to the device, from it, on it) for a fixed time
 //    and a time that grows with its size.
+//  - Kernels of the urgent time-slice group find all SMs free of ordinary work, after the delays of
+//    soft_time_slices.h, and stop the ordinary kernels meanwhile. Copies and fills are not stopped,
+//    and keep the times at which they were placed.
+//
+// The time of a marker follows from the work that was submitted before its record, and never
+// changes. An urgent kernel that is submitted after the record of an ordinary marker may begin
+// before the marker's time, because idle time does not exist. It then delays the ordinary queue's
+// later markers, also if the queue gets no work between the two.
 //
 // A time is exact once the work and all work submitted before it are done. A tenant's kernel may
 // run for ever, so a caller that asks earlier gets a time that ignores the unfinished work of other
@@ -37,10 +45,9 @@
 #include <vector>
 
 #include "server/backends/soft/ptx/cost_counters.h"
+#include "server/backends/soft/soft_time_slices.h"
 
 namespace detshare::soft {
-
-using Picoseconds = uint64_t;
 
 inline constexpr uint64_t kClockKhz = 1'980'000;
 inline constexpr uint64_t kIssuesPerCycle = 4;
@@ -85,11 +92,16 @@ class Timeline {
  public:
   explicit Timeline(int sm_count);
 
-  // A queue's tail.
-  struct Track {
+  // A queue's tail: the later of two times.
+  class Track {
+   public:
+    explicit Track(bool urgent = false) : urgent(urgent) {}
+    const bool urgent;  // the queue is of the urgent group
+
    private:
     friend class Timeline;
-    Picoseconds tail = 0;
+    Picoseconds device = 0;    // the end of the work that is not on the ordinary clock
+    Picoseconds ordinary = 0;  // the end of the ordinary kernels, on their clock
   };
   struct Entry;
   using EntryPtr = std::shared_ptr<Entry>;
@@ -117,14 +129,22 @@ class Timeline {
   void ResolveFront();
   void ResolveAllEnded();
   void Resolve(Entry& entry);
-  Picoseconds PlaceUnits(const Entry& entry, Picoseconds ready);
-  Picoseconds PlaceSpread(const Entry& entry, Picoseconds ready);
-
+  Picoseconds Tail(const Track& track) const;
+  void ResolveKernel(const Entry& entry);
   // For each slot of an SM the moment when it becomes free, sorted.
   using Slots = std::array<Picoseconds, kSlotsPerSm>;
+  using Sms = std::vector<Slots>;
+  // The first moment from `ready` on when a block of the kernel can begin.
+  static Picoseconds FirstStart(const Placement& placement, Picoseconds ready, const Sms& sms);
+  // Place the blocks of a kernel, and return the end of the last. `ready` and the slots' times are
+  // on the clock of the kernel's group.
+  static Picoseconds Place(const Entry& entry, Picoseconds ready, Sms& sms);
+  static Picoseconds PlaceUnits(const Entry& entry, Picoseconds ready, Sms& sms);
+  static Picoseconds PlaceSpread(const Entry& entry, Picoseconds ready, Sms& sms);
 
   std::mutex mutex_;
-  std::vector<Slots> sms_;
+  Sms ordinary_sms_, urgent_sms_;
+  TimeSlices slices_;
   std::array<Picoseconds, 3> engines_{};
   // The number of entries that are kept for the order of submission. Beyond it, entries that have
   // ended are resolved before earlier entries that have not.

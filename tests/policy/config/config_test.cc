@@ -59,6 +59,7 @@ socket_mode = "0660"
 log_level = "debug"
 staging_mib = 32
 cuda_sm_group = 2
+preemption = "off"
 [software_gpu]
 memory = "2GiB"
 [policy]
@@ -94,6 +95,7 @@ groups = ["ml"]
   CHECK(config.log_level == "debug");
   CHECK(config.staging_mib == 32);
   CHECK(config.cuda_sm_group == 2);
+  CHECK(config.preemption == "off");
   CHECK(config.soft_memory == int64_t{2} << 30);
   CHECK(config.policy == "static");
   CHECK(config.streams == 12);
@@ -137,7 +139,7 @@ TEST_CASE("All mistakes are reported at once, with line, column and the allowed 
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
         "log_level, unlisted_tenants, isolation, profile_dir, admin_group, session_slots, spin_us, "
         "client_spin_us, staging_mib, image_store_mib, swap_memory, cuda_driver, cuda_sm_group, "
-        "max_sessions\n");
+        "preemption, max_sessions\n");
   CHECK(Problems("[deamon]\n") ==
         "f:1:2: there is no section \"deamon\"; there are [daemon], [metrics], [software_gpu], "
         "[policy], [tenant_defaults], [limits] and [[tenant]]\n");
@@ -150,6 +152,8 @@ TEST_CASE("All mistakes are reported at once, with line, column and the allowed 
   CHECK_THAT(Problems("[daemon]\nsocket_mode = \"0999\"\n"), Catch::Contains("octal"));
   CHECK_THAT(Problems("[daemon]\nsocket_mode = \"6777\"\n"), Catch::Contains("octal"));
   CHECK_THAT(Problems("[daemon]\ncuda_sm_group = 3\n"), Catch::Contains("8 or 2, not 3"));
+  CHECK(Problems("[daemon]\npreemption = \"on\"\n") ==
+        "f:2:14: preemption is auto or off, not \"on\"\n");
   CHECK_THAT(Problems("daemon = 3\n"), Catch::Contains("f:1:10: daemon is a section"));
   CHECK_THAT(Problems("[policy]\nname = \"nonsense\"\n"),
              Catch::StartsWith("f:2:8: ") && Catch::Contains("nonsense"));

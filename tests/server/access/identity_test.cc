@@ -168,8 +168,24 @@ TEST_CASE("The configuration's defaults are the daemon's defaults") {
   const BackendOptions plain_backend;
   CHECK(backend.backend == plain_backend.backend);
   CHECK(backend.cuda_sm_group == plain_backend.cuda_sm_group);
+  CHECK(backend.preemption == plain_backend.preemption);
   CHECK(backend.soft_devices == plain_backend.soft_devices);
   CHECK(backend.soft_memory == plain_backend.soft_memory);
+}
+
+TEST_CASE("Preemption is off with strict isolation, whatever the configuration says") {
+  for (const char* const preemption : {"auto", "off"}) {
+    for (const char* const isolation : {"shared", "strict"}) {
+      Config config;
+      config.preemption = preemption;
+      config.isolation = isolation;
+      Daemon::Options daemon;
+      BackendOptions backend;
+      ApplyConfig(config, &daemon, &backend);
+      CHECK(backend.preemption ==
+            (preemption == std::string("auto") && isolation == std::string("shared")));
+    }
+  }
 }
 
 TEST_CASE("Staging and spinning depend on the backend unless the configuration decides") {

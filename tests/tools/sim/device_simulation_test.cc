@@ -1,9 +1,11 @@
 #include "tools/sim/device_simulation.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "policy/registry.h"
 #include "tests/policy/device_shapes.h"
+#include "tools/sim/random.h"
 
 namespace detshare::sim {
 namespace {
@@ -84,6 +86,46 @@ TEST_CASE("Priority keeps a model's tokens as fast as alone, whole does not") {
   const float alone = Run("whole", {Model(requests)}, 0.1).programs[0].tpot[50];
   CHECK(Run("priority", {Model(requests), Training()}, 0.1).programs[0].tpot[50] < 1.1 * alone);
   CHECK(Run("whole", {Model(requests), Training()}, 0.1).programs[0].tpot[50] > 1.2 * alone);
+}
+
+// Inference of 1.31 ms beside a training, with exponential gaps of 5 ms between the end of a request
+// and the next. The next request comes when the one before it should have ended.
+DeviceResult InferenceBesideTraining(const policy::DeviceShape& device, bool training) {
+  constexpr double kWork = 1.310e-3, kLatency = kWork + 0.190e-3, kGap = 5e-3;
+  Program inference = Model({});
+  inference.kind = Program::Kind::kService;
+  Random random = Random::Of(1, 2);
+  for (double at = 0.01; at < 36; at += kLatency + random.Exponential(kGap)) {
+    inference.requests.push_back({at, 0, 0, 0, kWork});
+  }
+  std::vector<Program> programs = {inference};
+  if (training) programs.push_back(Training());
+  return SimulateDevice(device, **policy::CreatePolicy("priority", {}), programs, 0.01);
+}
+
+double Quantile(std::vector<float> values, double fraction) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(fraction * static_cast<double>(values.size() - 1))];
+}
+
+TEST_CASE("Preemption costs both programs what was measured on an H200") {
+  const DeviceResult alone = InferenceBesideTraining(policy::kPreemptingH200, false);
+  CHECK(Quantile(alone.programs[0].latency, 0.99) == Approx(1.310e-3).epsilon(0.001));
+  const DeviceResult beside = InferenceBesideTraining(policy::kPreemptingH200, true);
+  // Measured: 1.479 and 1.521 ms. The training kept 0.766 of its steps.
+  CHECK(Quantile(beside.programs[0].latency, 0.5) == Approx(1.479e-3).epsilon(0.03));
+  CHECK(Quantile(beside.programs[0].latency, 0.99) == Approx(1.521e-3).epsilon(0.03));
+  CHECK(beside.programs[1].device_seconds / 36 == Approx(0.766).epsilon(0.02));
+}
+
+TEST_CASE("Preemption makes requests shorter, and costs the training some of its time") {
+  const DeviceResult on = InferenceBesideTraining(policy::kPreemptingH200, true);
+  const DeviceResult off = InferenceBesideTraining(policy::kH200, true);
+  for (const double fraction : {0.5, 0.99}) {
+    CHECK(Quantile(on.programs[0].latency, fraction) <
+          0.97 * Quantile(off.programs[0].latency, fraction));
+  }
+  CHECK(on.programs[1].device_seconds < 0.97 * off.programs[1].device_seconds);
 }
 
 TEST_CASE("Unfinished requests are counted") {

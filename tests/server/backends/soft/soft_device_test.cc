@@ -646,6 +646,53 @@ TEST_CASE("markers measure virtual time, which is the same every time") {
   CHECK(measured[2] == measured[5]);
 }
 
+TEST_CASE("urgent work stops ordinary work in virtual time, and both make progress") {
+  TestDevice device;
+  REQUIRE(device->urgent() != nullptr);
+  CHECK(device->urgent()->sm_count() == 132);
+  CHECK(device->properties().preemption.available);
+  CHECK(device->properties().preemption.latency_ns == 190'000);
+  TestSession ordinary(device, 0), urgent(device, 1, device->urgent()), endless(device, 2);
+  float* out = ordinary.Allocate<float>(1 << 20);
+  float* theirs = urgent.Allocate<float>(1 << 20);
+  const auto time = [&](const std::function<void()>& between) {
+    const auto begin = Require(device->CreateMarker(true)),
+               end = Require(device->CreateMarker(true));
+    Require(ordinary.queue().Record(*begin));
+    Require(ordinary.Launch("Work", {1000}, {256}, Parameters(out, 50)));
+    between();
+    Require(ordinary.queue().Record(*end));
+    Require(ordinary.Finish());
+    Require(urgent.Finish());
+    return Require(device->ElapsedMilliseconds(*begin, *end));
+  };
+  const float alone = time([] {});
+  const auto begin = Require(device->CreateMarker(true)), end = Require(device->CreateMarker(true));
+  const float stopped = time([&] {
+    Require(urgent.queue().Record(*begin));
+    Require(urgent.Launch("Work", {8}, {256}, Parameters(theirs, 50)));
+    Require(urgent.queue().Record(*end));
+  });
+  const float turn = Require(device->ElapsedMilliseconds(*begin, *end));
+  CHECK(turn > 0.190f);
+  CHECK(stopped == Approx(alone + turn - 0.0015 + 0.050).epsilon(1e-5));
+  CHECK(std::memcmp(out, theirs, 8 * 256 * sizeof(float)) == 0);
+
+  int* flag = endless.Allocate<int>(1);
+  Require(endless.Launch("WaitForFlag", {2000}, {64}, Parameters(flag)));
+  Require(urgent.Launch("Work", {8}, {256}, Parameters(theirs, 50)));
+  Require(urgent.Finish());
+  Set(flag, 1);
+  Require(endless.Finish());
+}
+
+TEST_CASE("a software GPU can be without preemption, and says so") {
+  TestDevice device({.preemption = false});
+  CHECK(device->urgent() == nullptr);
+  CHECK_FALSE(device->properties().preemption.available);
+  CHECK_FALSE(device->properties().preemption.reason.empty());
+}
+
 TEST_CASE("the same kernel takes longer on fewer SMs") {
   TestDevice device;
   const auto half = Require(device->CreatePartition(0, 64)),

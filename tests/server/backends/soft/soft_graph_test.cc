@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <functional>
 #include <random>
+#include <thread>
 
 #include "coroutine_runtime/device_graph.h"
 #include "tests/server/backends/soft/soft_device_harness.h"
@@ -244,6 +246,41 @@ TEST_CASE_METHOD(SoftGraphFixture, "branches overlap in virtual time and chains 
   const float parallel = measure(false), serial = measure(true);
   CHECK(serial > 3.5f * parallel);
   CHECK(serial < 4.5f * parallel);
+}
+
+TEST_CASE_METHOD(SoftGraphFixture,
+                 "all nodes of a graph run in the time-slice group of its launch") {
+  const auto urgent = Require(device->urgent()->CreateQueue(0));
+  const uint64_t handle = Require(device->CreateGraphCondition(session.space(), 1, true, 0));
+  float* out = session.Allocate<float>(1 << 20);
+  unsigned* count = session.Allocate<unsigned>(1);
+  for (uint32_t i = 0; i < 3; ++i)
+    Add(Node(session.kernel("Work"), Parameters(out + 8 * i, 2000 + i), {1}, {8}));
+  Add({ConditionalStep{handle, ConditionalStep::Type::kWhile, 1, 1}});
+  Edge(0, 3);
+  description.graphs.resize(2);
+  Add(Conditional("count", Parameters(count, 100u, handle)), 1);
+  const auto graph = Make(device->urgent());
+  const auto time = [&](Queue& queue, const std::function<void()>& work) {
+    const auto start = Require(device->CreateMarker(true));
+    const auto end = Require(device->CreateMarker(true));
+    Require(queue.Record(*start));
+    work();
+    Require(queue.Record(*end));
+    while (!Require(device->Reached(*end))) std::this_thread::yield();
+    return Require(device->ElapsedMilliseconds(*start, *end));
+  };
+  const auto kernel = [&] {
+    Require(session.Launch("Work", {1000}, {256}, Parameters(out + 64, 20)));
+  };
+  const float alone = time(session.queue(), kernel);
+  float turn = 0;
+  const float stopped = time(session.queue(), [&] {
+    kernel();
+    turn = time(*urgent, [&] { Require(urgent->LaunchGraph(session.space(), *graph, {})); });
+  });
+  CHECK(turn > 0.390f);  // the switch and 100 launches
+  CHECK(stopped == Approx(alone + turn - 0.0015 + 0.050).epsilon(1e-5));
 }
 
 TEST_CASE_METHOD(SoftGraphFixture, "nodes run on the SMs of the partition") {

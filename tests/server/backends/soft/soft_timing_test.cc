@@ -1,7 +1,10 @@
 #include "server/backends/soft/soft_timing.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
+#include <random>
+#include <utility>
 #include <vector>
 
 namespace detshare::soft {
@@ -12,7 +15,8 @@ constexpr Picoseconds kUs = 1'000'000;
 // A stream of work on a timeline, in microseconds.
 class TestQueue {
  public:
-  explicit TestQueue(Timeline& timeline) : timeline_(timeline) {}
+  explicit TestQueue(Timeline& timeline, bool urgent = false)
+      : timeline_(timeline), track_(std::make_shared<Timeline::Track>(urgent)) {}
 
   Timeline::EntryPtr Submit() { return timeline_.Submit(track_); }
 
@@ -35,7 +39,7 @@ class TestQueue {
 
  private:
   Timeline& timeline_;
-  std::shared_ptr<Timeline::Track> track_ = std::make_shared<Timeline::Track>();
+  const std::shared_ptr<Timeline::Track> track_;
 };
 
 Placement On(int first, int count, int per_sm, uint64_t units) {
@@ -227,6 +231,174 @@ TEST_CASE("a backlog that is too long does not wait for work that never ends") {
   queue.Kernel(On(0, 1, 1, 1), {10 * kUs});
   CHECK(timeline.At(*queue.Record()) == 10 * kUs + kOverhead);
   timeline.EndNothing(entry);
+}
+
+TEST_CASE("an urgent kernel stops an ordinary one that fills the device, which goes on after it") {
+  Timeline timeline(4);
+  TestQueue ordinary(timeline), urgent(timeline, true);
+  const std::vector<Picoseconds> all(4, 1000 * kUs);
+  ordinary.Kernel(On(0, 4, 1, 4), all);
+  const auto before = ordinary.Record();
+  urgent.Kernel(On(0, 4, 1, 4), std::vector<Picoseconds>(4, 30 * kUs));
+  const auto after = ordinary.Record();
+  CHECK(timeline.At(*urgent.Record()) == kPreempt + 30 * kUs + kOverhead);
+  CHECK(timeline.At(*before) == 1000 * kUs + kOverhead);
+  // The end of an urgent launch is part of its turn.
+  CHECK(timeline.At(*after) == 1000 * kUs + kOverhead + kPreempt + 30 * kUs + kLaunchEnd + kResume);
+  CHECK(timeline.At(*before) == 1000 * kUs + kOverhead);
+}
+
+TEST_CASE("the urgent kernels of a turn pay for one switch") {
+  Timeline timeline(4);
+  TestQueue ordinary(timeline), first(timeline, true), second(timeline, true);
+  ordinary.Kernel(On(0, 4, 1, 4), std::vector<Picoseconds>(4, 1000 * kUs));
+  first.Kernel(On(0, 4, 1, 1), {30 * kUs});
+  first.Kernel(On(0, 4, 1, 1), {30 * kUs});
+  // Begins beside the first when the switch is over.
+  second.Kernel(On(0, 4, 1, 1), {10 * kUs});
+  CHECK(timeline.At(*first.Record()) == kPreempt + 60 * kUs + 2 * kOverhead);
+  CHECK(timeline.At(*second.Record()) == kPreempt + 10 * kUs + kOverhead);
+  CHECK(timeline.At(*ordinary.Record()) ==
+        1000 * kUs + 2 * kOverhead + kPreempt + 60 * kUs + kOverhead - kLaunchStart + kResume);
+}
+
+TEST_CASE("a time-slice group that is alone pays nothing") {
+  for (const bool urgent : {false, true}) {
+    Timeline timeline(4);
+    TestQueue first(timeline, urgent), second(timeline, urgent);
+    first.Kernel(On(0, 4, 1, 4), std::vector<Picoseconds>(4, 50 * kUs));
+    second.Kernel(On(0, 4, 1, 4), std::vector<Picoseconds>(4, 50 * kUs));
+    CHECK(timeline.At(*first.Record()) == 50 * kUs + kOverhead);
+    CHECK(timeline.At(*second.Record()) == 100 * kUs + kOverhead);
+  }
+}
+
+TEST_CASE("a stream that moves between groups pays for the switch to each") {
+  Timeline timeline(4);
+  TestQueue ordinary(timeline), urgent(timeline, true);
+  const auto kernel = [](TestQueue& queue) { queue.Kernel(On(0, 4, 1, 1), {10 * kUs}); };
+  const Picoseconds one = 10 * kUs + kOverhead;
+  kernel(ordinary);
+  urgent.Wait(ordinary.Record());
+  kernel(urgent);
+  auto at = urgent.Record();
+  CHECK(timeline.At(*at) == 2 * one + kSwitch);
+  ordinary.Wait(at);
+  CHECK(timeline.At(*ordinary.Record()) == 2 * one + kSwitch);
+  kernel(ordinary);
+  at = ordinary.Record();
+  CHECK(timeline.At(*at) == 3 * one + kSwitch + kResume);
+  urgent.Wait(at);
+  kernel(urgent);
+  kernel(urgent);
+  CHECK(timeline.At(*urgent.Record()) == 5 * one + 2 * kSwitch + kResume);
+}
+
+TEST_CASE("an urgent kernel after others of its group pays nothing while no ordinary work comes") {
+  Timeline timeline(4);
+  TestQueue ordinary(timeline), urgent(timeline, true), copies(timeline);
+  ordinary.Kernel(On(0, 4, 1, 1), {10 * kUs});
+  urgent.Wait(ordinary.Record());
+  urgent.Kernel(On(0, 4, 1, 1), {10 * kUs});
+  timeline.EndTransfer(copies.Submit(), CopyEngine::kToDevice, 5000 * kUs);
+  urgent.Wait(copies.Record());
+  urgent.Kernel(On(0, 4, 1, 1), {10 * kUs});
+  CHECK(timeline.At(*urgent.Record()) == 5010 * kUs + kOverhead);
+}
+
+TEST_CASE("copies are not stopped, and take no part in switches") {
+  Timeline timeline(4);
+  TestQueue ordinary(timeline), urgent(timeline, true);
+  timeline.EndTransfer(ordinary.Submit(), CopyEngine::kToDevice, 500 * kUs);
+  urgent.Kernel(On(0, 4, 1, 4), std::vector<Picoseconds>(4, 100 * kUs));
+  timeline.EndTransfer(urgent.Submit(), CopyEngine::kFromDevice, 10 * kUs);
+  CHECK(timeline.At(*urgent.Record()) == 110 * kUs + kOverhead);
+  CHECK(timeline.At(*ordinary.Record()) == 500 * kUs);
+}
+
+TEST_CASE("an ordinary kernel that comes in a turn begins when the device is back") {
+  Timeline timeline(4);
+  TestQueue ordinary(timeline), urgent(timeline, true);
+  urgent.Kernel(On(0, 4, 1, 1), {100 * kUs});
+  timeline.EndTransfer(ordinary.Submit(), CopyEngine::kToDevice, 60 * kUs);
+  ordinary.Kernel(On(0, 4, 1, 1), {10 * kUs});
+  CHECK(timeline.At(*ordinary.Record()) == 100 * kUs + kOverhead + kResume + 10 * kUs + kOverhead);
+}
+
+// Ordinary work with urgent work between takes as long as alone and the stops, whatever the work is
+// and in whichever order it ends. The urgent work takes as long as alone and the switches.
+TEST_CASE("the times of both groups add up") {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    Timeline shared(8), alone(8);
+    std::vector<TestQueue> ordinary, same, urgent;
+    for (int i = 0; i < 3; ++i) {
+      ordinary.emplace_back(shared);
+      same.emplace_back(alone);
+    }
+    urgent.emplace_back(shared, true);
+    struct Kernel {
+      TestQueue* queue;
+      Timeline::EntryPtr entry;
+      Placement placement;
+      std::vector<Picoseconds> units;
+    };
+    std::vector<Kernel> kernels;
+    Picoseconds urgent_time = 0;
+    for (int i = 0; i < 60; ++i) {
+      const int sms = 1 + static_cast<int>(random() % 8);
+      const Placement placement = On(0, sms, 1 + static_cast<int>(random() % 2), 1);
+      const std::vector<Picoseconds> units = {(1 + random() % 100) * kUs};
+      if (random() % 4 == 0) {
+        kernels.push_back({&urgent[0], urgent[0].Submit(), placement, units});
+        urgent_time += units[0] + kOverhead;
+      } else {
+        const size_t queue = random() % 3;
+        kernels.push_back({&ordinary[queue], ordinary[queue].Submit(), placement, units});
+        same[queue].Kernel(placement, units);
+      }
+    }
+    std::vector<Timeline::EntryPtr> records;
+    std::vector<std::shared_ptr<TimePoint>> points;
+    for (TestQueue& queue : ordinary) {
+      records.push_back(queue.Submit());
+      points.push_back(std::make_shared<TimePoint>());
+    }
+    // The kernels of a queue end in their order.
+    std::vector<TestQueue*> turns;
+    for (const Kernel& kernel : kernels) turns.push_back(kernel.queue);
+    std::shuffle(turns.begin(), turns.end(), random);
+    for (TestQueue* const queue : turns) {
+      const auto next = std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& kernel) {
+        return kernel.queue == queue && kernel.entry != nullptr;
+      });
+      queue->End(std::exchange(next->entry, nullptr), next->placement, next->units);
+    }
+    for (size_t i = 0; i < 3; ++i) shared.EndRecord(records[i], points[i]);
+    const Picoseconds urgent_end = *shared.At(*urgent[0].Record());
+    // The urgent queue was never idle, so it had one turn.
+    CHECK((urgent_end == urgent_time || urgent_end == urgent_time + kPreempt));
+    const Picoseconds stop = urgent_end - kLaunchStart + kResume;
+    for (size_t i = 0; i < 3; ++i) {
+      const Picoseconds without = *alone.At(*same[i].Record());
+      CHECK(*shared.At(*points[i]) == (without > kLaunchStart ? without + stop : without));
+    }
+  }
+}
+
+TEST_CASE("a history that is too long stays consistent") {
+  TimeSlices slices;
+  for (Picoseconds i = 1; i <= 3 * TimeSlices::kMaxIntervals; ++i) {
+    slices.AddOrdinary(i * 1000 * kUs, i * 1000 * kUs + kUs);
+    slices.AddUrgent(i * 2000 * kUs, i * 2000 * kUs + 100 * kUs);
+  }
+  const Picoseconds count = 3 * TimeSlices::kMaxIntervals, stop = 100 * kUs + kResume;
+  const Picoseconds end = count * 2000 * kUs + stop;
+  CHECK(slices.ToOrdinary(end) == end - count * stop);
+  CHECK(slices.ToDevice(slices.ToOrdinary(end + 7)) == end + 7);
+  CHECK(slices.ToOrdinary(end - 1) == slices.ToOrdinary(end));
+  CHECK(slices.ToDevice(slices.ToOrdinary(end)) == end - stop);
+  CHECK(slices.ToDevice(0) == 0);
 }
 
 }  // namespace detshare::soft
