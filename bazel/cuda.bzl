@@ -45,13 +45,12 @@ def cuda_program(name, src = None, flags = [], srcs = [], hdrs = [], links = [],
     """An executable `name` that nvcc builds.
 
     It contains the static CUDA runtime and loads libcuda.so.1 when it runs. No sanitizer and no
-    --copt applies to it: it stands for a user's program. It is C++14 unless flags say otherwise,
-    because nvcc reads the headers of C++17 in almost twice the time.
+    --copt applies to it: it stands for a user's program.
 
     Args:
       name: the program.
       src: its only source file; or use srcs.
-      flags: nvcc's options, such as -gencode=..., -Xfatbin=..., -rdc=true, -lcublas.
+      flags: nvcc's options, such as -std=c++17, -gencode=..., -Xfatbin=..., -rdc=true, -lcublas.
       srcs: its source files.
       hdrs: headers that the sources include, by full path.
       links: files that are passed to the linker, such as //client_shim:libcuda for a program linked
@@ -61,7 +60,7 @@ def cuda_program(name, src = None, flags = [], srcs = [], hdrs = [], links = [],
     _cuda_program(
         name = name,
         srcs = ([src] if src else []) + srcs,
-        flags = ["-I."] + ([] if [f for f in flags if f.startswith("-std=")] else ["-std=c++14"]) + flags,
+        flags = ["-I."] + flags,
         hdrs = hdrs,
         links = links,
         **kwargs
