@@ -1,6 +1,11 @@
 // CUB of the toolkit: device-wide reduction, scan, selection, histogram and radix sort.
 #include <algorithm>
-#include <cub/cub.cuh>
+#include <cub/device/device_histogram.cuh>
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_reduce.cuh>
+#include <cub/device/device_scan.cuh>
+#include <cub/device/device_select.cuh>
+#include <iterator>
 
 #include "check.h"
 
@@ -23,7 +28,7 @@ void WithScratch(Function function) {
 int main() {
   constexpr int kCount = 8000;
   check::Random random(17);
-  std::vector<unsigned> in(kCount), want(kCount);
+  check::Vector<unsigned> in(kCount), want(kCount);
   for (unsigned& value : in) value = random.Next32() >> 8;
   unsigned* device = check::Upload(in);
   unsigned* out = check::Zeroed<unsigned>(kCount);
@@ -64,7 +69,7 @@ int main() {
     return cub::DeviceHistogram::HistogramEven(scratch, bytes, device, chosen, 65, 0u, 1u << 24,
                                                kCount);
   });
-  std::vector<int> bins(64, 0);
+  check::Vector<int> bins(64, 0);
   for (unsigned value : in) ++bins[value >> 18];
   check::Compare("histogram", check::Download(chosen, 64), bins);
 

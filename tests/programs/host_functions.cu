@@ -2,6 +2,7 @@
 // its later work. The host sees what the device wrote before.
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "check.h"
 
@@ -83,7 +84,7 @@ int main() {
   CHECK(cudaStreamSynchronize(second));
 
   for (const std::string& line : log.lines) std::printf("%s\n", line.c_str());
-  std::vector<unsigned> want(kCount);
+  check::Vector<unsigned> want(kCount);
   for (int i = 0; i < kCount; ++i) want[i] = (i * 11 + 1) * 5 + 3;
   char text[64];
   std::vector<std::string> lines = {"make"};
@@ -107,7 +108,7 @@ int main() {
     int wrong;
   };
   int counter = 0;
-  std::vector<Turn> turns(200);
+  check::Vector<Turn> turns(200);
   for (int i = 0; i < 200; ++i) {
     turns[i] = {&counter, i, 0};
     CHECK(cudaLaunchHostFunc(

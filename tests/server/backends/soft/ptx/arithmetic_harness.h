@@ -4,6 +4,7 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <sstream>
@@ -133,50 +134,73 @@ bool SameBits(T x, T y) {
   return std::memcmp(&x, &y, sizeof(T)) == 0;
 }
 
-// `body` computes %o from %a, %b and %c.
+// Fills `values` with as many interesting values as there are pairs, in the order of `index`, and then
+// with random ones.
+template <class T>
+void Fill(T* values, size_t count, size_t pairs, absl::FunctionRef<size_t(size_t)> index,
+          uint64_t seed) {
+  const std::vector<T> interesting = InterestingValues<T>();
+  std::mt19937_64 random(seed);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = i < pairs ? interesting[index(i) % interesting.size()] : RandomValue<T>(random);
+  }
+}
+
+// Runs `kernel` of blocks of `block` threads.
+inline void RunInstruction(const std::string& kernel, Memory& memory, uint32_t blocks,
+                           uint32_t block, const Params& params) {
+  Program program(&memory, kernel);
+  const Result result = program.Run("k", Config(blocks, block, params));
+  REQUIRE(result.fault.ToString() == Fault{}.ToString());
+}
+
+template <class T>
+std::string Text(T value) {
+  std::ostringstream text;
+  text << +value;
+  return text.str();
+}
+
+inline void ReportDifference(const std::string& body, size_t index, const std::string& inputs,
+                             const std::string& want, const std::string& got) {
+  INFO(body << " index " << index << ": " << inputs);
+  CHECK(got == want);
+  // Two values may differ and have the same text.
+  if (got == want) FAIL_CHECK("the bits differ");
+}
+
+// `body` computes %o from %a, %b and %c. It is instantiated for many types, so it holds only what
+// depends on all of them.
 template <class D, class A, class B, class C>
 void CheckInstruction(const std::string& body, absl::FunctionRef<D(A, B, C)> reference,
                       uint64_t seed = 1) {
-  INFO(body);
   Memory memory;
-  Program program(&memory, InstructionKernel(body, sizeof(D), sizeof(A), sizeof(B), sizeof(C)));
-  const std::vector<A> va = InterestingValues<A>();
-  const std::vector<B> vb = InterestingValues<B>();
-  const std::vector<C> vc = InterestingValues<C>();
+  const size_t many = InterestingValues<A>().size();
+  const size_t pairs = many * InterestingValues<B>().size();
   // Blocks of 45 threads have a whole warp and a part of a warp.
   constexpr uint32_t kBlock = 45;
-  const uint32_t blocks =
-      static_cast<uint32_t>((va.size() * vb.size() + 600 + kBlock - 1) / kBlock);
+  const uint32_t blocks = static_cast<uint32_t>((pairs + 600 + kBlock - 1) / kBlock);
   const size_t n = size_t{blocks} * kBlock;
   A* a = memory.New<A>(n);
   B* b = memory.New<B>(n);
   C* c = memory.New<C>(n);
   D* o = memory.New<D>(n);
-  std::mt19937_64 random(seed);
-  for (size_t i = 0; i < n; ++i) {
-    if (i < va.size() * vb.size()) {
-      a[i] = va[i % va.size()];
-      b[i] = vb[i / va.size()];
-      c[i] = vc[(i * 7 + i / 13) % vc.size()];
-    } else {
-      a[i] = RandomValue<A>(random);
-      b[i] = RandomValue<B>(random);
-      c[i] = RandomValue<C>(random);
-    }
-  }
-  const Result result =
-      program.Run("k", Config(blocks, kBlock, Params().Add(a).Add(b).Add(c).Add(o)));
-  REQUIRE(result.fault.ToString() == Fault{}.ToString());
+  Fill(
+      a, n, pairs, [](size_t i) { return i; }, seed);
+  Fill(
+      b, n, pairs, [many](size_t i) { return i / many; }, seed + 1);
+  Fill(
+      c, n, pairs, [](size_t i) { return i * 7 + i / 13; }, seed + 2);
+  RunInstruction(InstructionKernel(body, sizeof(D), sizeof(A), sizeof(B), sizeof(C)), memory,
+                 blocks, kBlock, Params().Add(a).Add(b).Add(c).Add(o));
   int shown = 0;
-  for (size_t i = 0; i < n; ++i) {
+  for (size_t i = 0; i < n && shown < 5; ++i) {
     const D want = reference(a[i], b[i], c[i]);
     if (SameBits(want, o[i])) continue;
-    INFO("index " << i << ": a " << +a[i] << " b " << +b[i] << " c " << +c[i] << " wanted " << +want
-                  << " got " << +o[i]);
-    CHECK(false);
-    if (++shown == 5) return;
+    ReportDifference(body, i, Text(a[i]) + ", " + Text(b[i]) + ", " + Text(c[i]), Text(want),
+                     Text(o[i]));
+    ++shown;
   }
-  CHECK(shown == 0);
 }
 
 template <class D, class A, class B, class F>
