@@ -60,7 +60,7 @@ __global__ void ByPipeline(const int* in, int* out, int tiles) {
 
 int main() {
   const int count = kTile * kTiles;
-  check::Vector<int> in(count), got(count);
+  std::vector<int> in(count), got(count);
   for (int i = 0; i < count; ++i) in[i] = i * 7 - 1000;
   int *from, *to;
   CHECK(cudaMalloc(&from, count * sizeof(int)));

@@ -101,7 +101,7 @@ int main() {
   want.double_maximum = -1e300;
   want.halfword[0] = 0xbeef;
 
-  Results* device = check::Upload(check::Vector<Results>{want});
+  Results* device = check::Upload(std::vector<Results>{want});
   unsigned int* tickets = check::Zeroed<unsigned int>(kCount + 1);
   Operate<<<kBlocks, kThreads>>>(device, tickets, tickets + kCount);
   CHECK(cudaGetLastError());
@@ -170,7 +170,7 @@ int main() {
   SAME(float_add);
   SAME(float_product);
   check::Compare("halfword", got.halfword, want.halfword, 2);
-  check::Vector<unsigned int> once(kCount, 1u);
+  std::vector<unsigned int> once(kCount, 1u);
   once.push_back(kCount);
   check::Compare("tickets", check::Download(tickets, kCount + 1), once);
   CHECK(cudaFree(device));

@@ -58,8 +58,8 @@ __global__ void Others(const int* data, long long* out) {
 
 int main() {
   check::Random random(5);
-  check::Vector<unsigned char> data(kCount);
-  check::Vector<unsigned int> want(kBins, 0);
+  std::vector<unsigned char> data(kCount);
+  std::vector<unsigned int> want(kBins, 0);
   for (auto& value : data) {
     value = static_cast<unsigned char>((random.Next32() & random.Next32()) >> 8);
     ++want[value];
@@ -71,8 +71,8 @@ int main() {
   check::Compare("histogram", check::Download(bins, kBins), want);
 
   constexpr int kThreads = 160;
-  check::Vector<int> values(kBlocks * kThreads);
-  check::Vector<long long> want_rows;
+  std::vector<int> values(kBlocks * kThreads);
+  std::vector<long long> want_rows;
   for (int block = 0; block < kBlocks; ++block) {
     long long minimum = 0x7fffffff, maximum = -0x7fffffff, sum = 0, quarters = 0, eighths = 0,
               mask = 0;
@@ -86,7 +86,7 @@ int main() {
       eighths += value & 1023;
       mask |= 1ll << (value & 31);
     }
-    want_rows.Append({minimum, maximum, sum, quarters, eighths, mask, 1});
+    want_rows.insert(want_rows.end(), {minimum, maximum, sum, quarters, eighths, mask, 1});
   }
   int* device_values = check::Upload(values);
   long long* rows = check::Zeroed<long long>(want_rows.size());

@@ -60,7 +60,7 @@ __global__ void LastBlock(const int* in, int* partial, int* total) {
 int main() {
   constexpr int kCount = kThreads * kBlocks;
   check::Random random(31);
-  check::Vector<int> in(kCount), want(kCount);
+  std::vector<int> in(kCount), want(kCount);
   int sum = 0;
   for (int block = 0; block < kBlocks; ++block) {
     int count = 0, all = 1, any = 0;
@@ -83,7 +83,7 @@ int main() {
 
   Handover<<<1, kThreads>>>(out);
   CHECK(cudaGetLastError());
-  check::Vector<int> handed;
+  std::vector<int> handed;
   for (int round = 0; round < 6; ++round) {
     for (int t = 96; t < 192; ++t) handed.push_back((191 - t) * 100 + round);
   }

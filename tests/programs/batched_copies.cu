@@ -6,15 +6,14 @@ int main() {
   CUstream stream;
   CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   constexpr size_t kCopies = 5, kWords = 1000;
-  check::Vector<unsigned> host[kCopies], back[kCopies];
+  std::vector<std::vector<unsigned>> host(kCopies, std::vector<unsigned>(kWords));
+  std::vector<std::vector<unsigned>> back(kCopies, std::vector<unsigned>(kWords));
   check::Random random(3);
   CUdeviceptr device;
   CHECK_CU(cuMemAlloc(&device, kCopies * kWords * sizeof(unsigned)));
-  check::Vector<CUdeviceptr> from, to, there;
-  check::Vector<size_t> sizes;
+  std::vector<CUdeviceptr> from, to, there;
+  std::vector<size_t> sizes;
   for (size_t i = 0; i < kCopies; ++i) {
-    host[i].resize(kWords);
-    back[i].resize(kWords);
     for (unsigned& word : host[i]) word = random.Next32();
     from.push_back(reinterpret_cast<CUdeviceptr>(host[i].data()));
     there.push_back(device + i * kWords * sizeof(unsigned));
@@ -43,7 +42,7 @@ int main() {
   void* pinned;
   CHECK_CU(cuMemAllocHost(&pinned, 1024));
   unsigned char* const box = static_cast<unsigned char*>(pinned);
-  check::Vector<unsigned char> result(1024), want(1024, 0);
+  std::vector<unsigned char> result(1024), want(1024, 0);
   for (int i = 0; i < 1024; ++i) box[i] = static_cast<unsigned char>(random.Next32());
   CUDA_MEMCPY3D_BATCH_OP operations[2] = {};
   for (int i = 0; i < 2; ++i) {

@@ -10,8 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
-
-#include "vector.h"
+#include <vector>
 
 // Ends the program unless `call` returns cudaSuccess. Names the call and its error.
 #define CHECK(call) ::check::ExpectRuntime((call), cudaSuccess, #call, __FILE__, __LINE__)
@@ -136,7 +135,7 @@ void Compare(const char* what, const T* got, const T* want, std::size_t count) {
 }
 
 template <typename T>
-void Compare(const char* what, const Vector<T>& got, const Vector<T>& want) {
+void Compare(const char* what, const std::vector<T>& got, const std::vector<T>& want) {
   if (got.size() != want.size()) {
     std::printf("%s: got %zu values, want %zu\n", what, got.size(), want.size());
     std::fflush(stdout);
@@ -168,7 +167,7 @@ class Random {
 
 // Makes a device allocation that holds a copy of `values`.
 template <typename T>
-T* Upload(const Vector<T>& values) {
+T* Upload(const std::vector<T>& values) {
   T* device = nullptr;
   CHECK(cudaMalloc(&device, values.size() * sizeof(T)));
   CHECK(cudaMemcpy(device, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
@@ -187,8 +186,8 @@ T* Zeroed(std::size_t count) {
 // Waits for the work of the default stream and returns the first `count` values of a device
 // allocation.
 template <typename T>
-Vector<T> Download(const T* device, std::size_t count) {
-  Vector<T> values(count);
+std::vector<T> Download(const T* device, std::size_t count) {
+  std::vector<T> values(count);
   CHECK(cudaMemcpy(values.data(), device, count * sizeof(T), cudaMemcpyDeviceToHost));
   return values;
 }

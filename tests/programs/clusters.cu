@@ -51,9 +51,9 @@ __global__ void Histogram(const int* in, int* bins) {
     atomicAdd(&bins[cluster.block_rank() * 32 + threadIdx.x], local[threadIdx.x]);
 }
 
-void Verify(const char* what, int size, const check::Vector<int>& in, const int* out,
+void Verify(const char* what, int size, const std::vector<int>& in, const int* out,
             const int* ranks) {
-  check::Vector<int> want(kBlocks * kThreads), want_ranks(kBlocks);
+  std::vector<int> want(kBlocks * kThreads), want_ranks(kBlocks);
   for (int block = 0; block < kBlocks; ++block) {
     int first = block / size * size, rank = block % size;
     want_ranks[block] = rank * 100 + size;
@@ -71,7 +71,7 @@ void Verify(const char* what, int size, const check::Vector<int>& in, const int*
 
 int main() {
   check::Random random(90);
-  check::Vector<int> in(kBlocks * kThreads);
+  std::vector<int> in(kBlocks * kThreads);
   for (int& value : in) value = static_cast<int>(random.Next32() % 1000);
   int* device_in = check::Upload(in);
   int* out = check::Zeroed<int>(in.size());
@@ -102,7 +102,7 @@ int main() {
 
     CHECK(cudaMemset(bins, 0, 8 * 32 * sizeof(int)));
     CHECK(cudaLaunchKernelEx(&config, Histogram, argument, bins));
-    check::Vector<int> want(8 * 32, 0);
+    std::vector<int> want(8 * 32, 0);
     for (int value : in) ++want[static_cast<unsigned>(value) % (32 * size)];
     check::Compare("histogram", check::Download(bins, 8 * 32), want);
   }

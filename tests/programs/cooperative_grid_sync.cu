@@ -36,7 +36,7 @@ int main() {
   REQUIRE(supported == 1);
 
   check::Random random(6);
-  check::Vector<unsigned> a(kCount), b(kCount, 0u), sums(kSteps, 0u);
+  std::vector<unsigned> a(kCount), b(kCount, 0u), sums(kSteps, 0u);
   for (unsigned& value : a) value = random.Next32();
   unsigned* device_a = check::Upload(a);
   unsigned* device_b = check::Upload(b);

@@ -40,8 +40,8 @@ __global__ void Tiles(const int* in, int* out) {
 }
 
 template <int kTile>
-check::Vector<int> ExpectedTiles(const check::Vector<int>& in) {
-  check::Vector<int> out(10 * kCount);
+std::vector<int> ExpectedTiles(const std::vector<int>& in) {
+  std::vector<int> out(10 * kCount);
   for (int i = 0; i < kCount; ++i) {
     int block = i / kThreads, thread = i % kThreads, first = thread / kTile * kTile,
         rank = thread % kTile;
@@ -86,8 +86,8 @@ __global__ void Count(const int* in, int* total, int* slots) {
 }
 
 template <int kTile>
-void Test(const char* what, const check::Vector<int>& in, const int* device_in) {
-  check::Vector<int> want = ExpectedTiles<kTile>(in);
+void Test(const char* what, const std::vector<int>& in, const int* device_in) {
+  std::vector<int> want = ExpectedTiles<kTile>(in);
   int* out = check::Zeroed<int>(want.size());
   Tiles<kTile><<<kBlocks, kThreads>>>(device_in, out);
   CHECK(cudaGetLastError());
@@ -97,7 +97,7 @@ void Test(const char* what, const check::Vector<int>& in, const int* device_in) 
 
 int main() {
   check::Random random(8);
-  check::Vector<int> in(kCount);
+  std::vector<int> in(kCount);
   for (int& value : in) value = static_cast<int>(random.Next32() % 100000);
   int* device_in = check::Upload(in);
   Test<32>("tiles of 32", in, device_in);
@@ -110,7 +110,7 @@ int main() {
   int* slots = check::Zeroed<int>(kCount + 1);
   Count<<<kBlocks, kThreads>>>(device_in, slots + kCount, slots);
   CHECK(cudaGetLastError());
-  check::Vector<int> want(kCount, 0);
+  std::vector<int> want(kCount, 0);
   for (int i = 0; i < expected; ++i) want[i] = 1;
   want.push_back(expected);
   check::Compare("coalesced", check::Download(slots, kCount + 1), want);

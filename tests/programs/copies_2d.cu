@@ -16,7 +16,7 @@ __global__ void AddOne(std::uint32_t* data, std::size_t pitch, int width, int he
 
 int main() {
   constexpr std::size_t kElement = sizeof(std::uint32_t);
-  check::Vector<std::uint32_t> host(kHostPitch * kHeight), back(kHostPitch * kHeight, 7u);
+  std::vector<std::uint32_t> host(kHostPitch * kHeight), back(kHostPitch * kHeight, 7u);
   check::Random random(2);
   for (auto& value : host) value = random.Next32();
 
@@ -34,7 +34,7 @@ int main() {
   CHECK(cudaGetLastError());
   CHECK(cudaMemcpy2D(back.data(), kHostPitch * kElement, a, pitch_a, kWidth * kElement, kHeight,
                      cudaMemcpyDeviceToHost));
-  check::Vector<std::uint32_t> want(kHostPitch * kHeight, 7u);
+  std::vector<std::uint32_t> want(kHostPitch * kHeight, 7u);
   for (int y = 0; y < kHeight; ++y) {
     for (int x = 0; x < kWidth; ++x) want[y * kHostPitch + x] = host[y * kHostPitch + x] + 1;
   }
@@ -46,7 +46,7 @@ int main() {
   const char* from = reinterpret_cast<const char*>(a) + 5 * pitch_a + 2 * kElement;
   CHECK(cudaMemcpy2D(to, pitch_b, from, pitch_a, 100 * kElement, 20, cudaMemcpyDeviceToDevice));
   const int wide = kWidth + 300, high = kHeight + 5;
-  check::Vector<std::uint32_t> all(wide * high), want_all(wide * high, 0xababababu);
+  std::vector<std::uint32_t> all(wide * high), want_all(wide * high, 0xababababu);
   CHECK(cudaMemcpy2D(all.data(), wide * kElement, b, pitch_b, wide * kElement, high,
                      cudaMemcpyDefault));
   for (int y = 0; y < 20; ++y) {
@@ -73,7 +73,7 @@ int main() {
   CHECK(cudaMemcpy2DAsync(pinned_out, 77, bytes, pitch_bytes, 61, 64, cudaMemcpyDeviceToHost,
                           stream));
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<unsigned char> want_bytes(64 * 77, 9);
+  std::vector<unsigned char> want_bytes(64 * 77, 9);
   for (int y = 0; y < 64; ++y) {
     for (int x = 0; x < 61; ++x) {
       bool copied = y < 60 && x >= 3 && x < 60;

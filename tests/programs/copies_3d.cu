@@ -11,7 +11,7 @@ struct Shape {
 
 using Element = std::uint16_t;
 
-cudaPitchedPtr HostPointer(check::Vector<Element>& values, Shape shape) {
+cudaPitchedPtr HostPointer(std::vector<Element>& values, Shape shape) {
   return make_cudaPitchedPtr(values.data(), shape.width * sizeof(Element),
                              shape.width * sizeof(Element), shape.height);
 }
@@ -35,7 +35,7 @@ __global__ void Negate(cudaPitchedPtr data, int width, int height, int depth) {
 int main() {
   const Shape shape{53, 19, 11};
   const Shape other{70, 25, 13};
-  check::Vector<Element> host(shape.Count());
+  std::vector<Element> host(shape.Count());
   check::Random random(33);
   for (Element& value : host) value = static_cast<Element>(random.Next32());
 
@@ -67,7 +67,7 @@ int main() {
   CHECK(cudaMemcpy3DAsync(&across, stream));
   CHECK(cudaStreamSynchronize(stream));
 
-  check::Vector<Element> got(other.Count()), want(other.Count(), 0x1111);
+  std::vector<Element> got(other.Count()), want(other.Count(), 0x1111);
   cudaMemcpy3DParms down = {};
   down.srcPtr = b;
   down.dstPtr = HostPointer(got, other);
@@ -85,7 +85,7 @@ int main() {
   check::Compare("whole", got, want);
 
   // A box of the device into the middle of a pageable host array, asynchronously.
-  check::Vector<Element> box(shape.Count(), 0x2222), want_box(shape.Count(), 0x2222);
+  std::vector<Element> box(shape.Count(), 0x2222), want_box(shape.Count(), 0x2222);
   cudaMemcpy3DParms part = {};
   part.srcPtr = b;
   part.srcPos = Position(20, 0, 4);
@@ -105,12 +105,12 @@ int main() {
   check::Compare("box", box, want_box);
 
   CHECK(cudaMemset3D(a, 0, Bytes(shape.width, shape.height, shape.depth)));
-  check::Vector<Element> zeros(shape.Count(), 1);
+  std::vector<Element> zeros(shape.Count(), 1);
   down.srcPtr = a;
   down.dstPtr = HostPointer(zeros, shape);
   down.extent = Bytes(shape.width, shape.height, shape.depth);
   CHECK(cudaMemcpy3D(&down));
-  check::Compare("zeroed", zeros, check::Vector<Element>(shape.Count(), 0));
+  check::Compare("zeroed", zeros, std::vector<Element>(shape.Count(), 0));
 
   CHECK(cudaStreamDestroy(stream));
   CHECK(cudaFree(a.ptr));

@@ -28,7 +28,7 @@ void WithScratch(Function function) {
 int main() {
   constexpr int kCount = 8000;
   check::Random random(17);
-  check::Vector<unsigned> in(kCount), want(kCount);
+  std::vector<unsigned> in(kCount), want(kCount);
   for (unsigned& value : in) value = random.Next32() >> 8;
   unsigned* device = check::Upload(in);
   unsigned* out = check::Zeroed<unsigned>(kCount);
@@ -69,7 +69,7 @@ int main() {
     return cub::DeviceHistogram::HistogramEven(scratch, bytes, device, chosen, 65, 0u, 1u << 24,
                                                kCount);
   });
-  check::Vector<int> bins(64, 0);
+  std::vector<int> bins(64, 0);
   for (unsigned value : in) ++bins[value >> 18];
   check::Compare("histogram", check::Download(chosen, 64), bins);
 

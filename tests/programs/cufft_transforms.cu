@@ -14,8 +14,8 @@ using Complex = std::complex<double>;
 constexpr double kPi = 3.14159265358979323846;
 
 // The direct sum over `rows` x `columns` values, which are row-major.
-check::Vector<Complex> Transform(const check::Vector<Complex>& in, int rows, int columns) {
-  check::Vector<Complex> half(in.size()), out(in.size());
+std::vector<Complex> Transform(const std::vector<Complex>& in, int rows, int columns) {
+  std::vector<Complex> half(in.size()), out(in.size());
   for (int row = 0; row < rows; ++row) {
     for (int k = 0; k < columns; ++k) {
       Complex sum = 0;
@@ -44,9 +44,9 @@ void Verdict(const char* what, double difference, double limit) {
   std::printf("%s: right\n", what);
 }
 
-check::Vector<Complex> Values(int count, bool real) {
+std::vector<Complex> Values(int count, bool real) {
   check::Random random(count);
-  check::Vector<Complex> values(count);
+  std::vector<Complex> values(count);
   for (Complex& value : values) {
     value.real(static_cast<int>(random.Next32() % 9) - 4);
     if (!real) value.imag(static_cast<int>(random.Next32() % 9) - 4);
@@ -56,8 +56,8 @@ check::Vector<Complex> Values(int count, bool real) {
 
 void TestSingle(int rows, int columns, cudaStream_t stream) {
   const int count = rows * columns;
-  const check::Vector<Complex> in = Values(count, false);
-  check::Vector<cufftComplex> host(count);
+  const std::vector<Complex> in = Values(count, false);
+  std::vector<cufftComplex> host(count);
   for (int i = 0; i < count; ++i)
     host[i] = {static_cast<float>(in[i].real()), static_cast<float>(in[i].imag())};
   cufftComplex* data = check::Upload(host);
@@ -67,8 +67,8 @@ void TestSingle(int rows, int columns, cudaStream_t stream) {
   CHECK_FFT(cufftSetStream(plan, stream));
   CHECK_FFT(cufftExecC2C(plan, data, data, CUFFT_FORWARD));
   CHECK(cudaStreamSynchronize(stream));
-  const check::Vector<cufftComplex> forward = check::Download(data, count);
-  const check::Vector<Complex> want = Transform(in, rows, columns);
+  const std::vector<cufftComplex> forward = check::Download(data, count);
+  const std::vector<Complex> want = Transform(in, rows, columns);
   double difference = 0;
   for (int i = 0; i < count; ++i)
     difference = std::max(difference, std::abs(Complex(forward[i].x, forward[i].y) - want[i]));
@@ -77,7 +77,7 @@ void TestSingle(int rows, int columns, cudaStream_t stream) {
 
   CHECK_FFT(cufftExecC2C(plan, data, data, CUFFT_INVERSE));
   CHECK(cudaStreamSynchronize(stream));
-  const check::Vector<cufftComplex> back = check::Download(data, count);
+  const std::vector<cufftComplex> back = check::Download(data, count);
   difference = 0;
   for (int i = 0; i < count; ++i)
     difference =
@@ -90,8 +90,8 @@ void TestSingle(int rows, int columns, cudaStream_t stream) {
 
 void TestReal(int rows, int columns) {
   const int count = rows * columns, half = columns / 2 + 1;
-  const check::Vector<Complex> in = Values(count, true);
-  check::Vector<double> host(count);
+  const std::vector<Complex> in = Values(count, true);
+  std::vector<double> host(count);
   for (int i = 0; i < count; ++i) host[i] = in[i].real();
   double* data = check::Upload(host);
   cufftDoubleComplex* spectrum = check::Zeroed<cufftDoubleComplex>(rows * half);
@@ -99,8 +99,8 @@ void TestReal(int rows, int columns) {
   CHECK_FFT(rows == 1 ? cufftPlan1d(&plan, columns, CUFFT_D2Z, 1)
                       : cufftPlan2d(&plan, rows, columns, CUFFT_D2Z));
   CHECK_FFT(cufftExecD2Z(plan, data, spectrum));
-  const check::Vector<cufftDoubleComplex> got = check::Download(spectrum, rows * half);
-  const check::Vector<Complex> want = Transform(in, rows, columns);
+  const std::vector<cufftDoubleComplex> got = check::Download(spectrum, rows * half);
+  const std::vector<Complex> want = Transform(in, rows, columns);
   double difference = 0;
   for (int row = 0; row < rows; ++row) {
     for (int k = 0; k < half; ++k) {
@@ -119,8 +119,8 @@ void TestReal(int rows, int columns) {
 // Eight transforms with one plan.
 void TestBatch() {
   constexpr int kLength = 256, kBatch = 8;
-  const check::Vector<Complex> in = Values(kLength * kBatch, false);
-  check::Vector<cufftComplex> host(in.size());
+  const std::vector<Complex> in = Values(kLength * kBatch, false);
+  std::vector<cufftComplex> host(in.size());
   for (size_t i = 0; i < in.size(); ++i)
     host[i] = {static_cast<float>(in[i].real()), static_cast<float>(in[i].imag())};
   cufftComplex* data = check::Upload(host);
@@ -129,11 +129,11 @@ void TestBatch() {
   CHECK_FFT(cufftPlanMany(&plan, 1, &length, nullptr, 1, kLength, nullptr, 1, kLength, CUFFT_C2C,
                           kBatch));
   CHECK_FFT(cufftExecC2C(plan, data, data, CUFFT_FORWARD));
-  const check::Vector<cufftComplex> got = check::Download(data, host.size());
+  const std::vector<cufftComplex> got = check::Download(data, host.size());
   double difference = 0;
   for (int batch = 0; batch < kBatch; ++batch) {
     const auto begin = in.begin() + batch * kLength;
-    const check::Vector<Complex> want = Transform({begin, begin + kLength}, 1, kLength);
+    const std::vector<Complex> want = Transform({begin, begin + kLength}, 1, kLength);
     for (int i = 0; i < kLength; ++i) {
       const cufftComplex value = got[batch * kLength + i];
       difference = std::max(difference, std::abs(Complex(value.x, value.y) - want[i]));

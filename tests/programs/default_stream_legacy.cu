@@ -17,7 +17,7 @@ __global__ void AddTo(const unsigned* x, unsigned* y, int count) {
 int main() {
   constexpr int kBlocks = kCount / 128;
   check::Random random(10);
-  check::Vector<unsigned> x(kCount), y(kCount), z(kCount);
+  std::vector<unsigned> x(kCount), y(kCount), z(kCount);
   for (int i = 0; i < kCount; ++i) {
     x[i] = random.Next32();
     y[i] = random.Next32();

@@ -14,7 +14,7 @@ __global__ void Step(unsigned* x, unsigned round, int count) {
 }
 
 int main() {
-  check::Vector<unsigned> initial(kCount);
+  std::vector<unsigned> initial(kCount);
   for (int i = 0; i < kCount; ++i) initial[i] = i * 77;
   unsigned* device[kThreads];
   unsigned* pinned[kThreads];
@@ -29,9 +29,9 @@ int main() {
   Gate gate;
   gate.Close(nullptr);
   Step<<<kCount / 128, 128>>>(device[0], 1, kCount);
-  std::thread threads[kThreads];  // the first is unused: this thread is the first
+  std::vector<std::thread> threads;
   for (int t = 1; t < kThreads; ++t) {
-    threads[t] = std::thread([&, t] {
+    threads.emplace_back([&, t] {
       for (unsigned round = 1; round <= 10; ++round) {
         Step<<<kCount / 128, 128>>>(device[t], round * t, kCount);
         CHECK(cudaGetLastError());
@@ -41,7 +41,7 @@ int main() {
       CHECK(cudaStreamSynchronize(nullptr));
     });
   }
-  for (int t = 1; t < kThreads; ++t) threads[t].join();
+  for (std::thread& thread : threads) thread.join();
   EXPECT(cudaStreamQuery(nullptr), cudaErrorNotReady);
   EXPECT(cudaStreamQuery(cudaStreamPerThread), cudaErrorNotReady);
 
@@ -55,7 +55,7 @@ int main() {
   check::WaitUntilReady(cudaStreamLegacy);
 
   for (int t = 0; t < kThreads; ++t) {
-    check::Vector<unsigned> want = initial;
+    std::vector<unsigned> want = initial;
     for (unsigned& value : want) {
       for (unsigned round = 1; round <= (t == 0 ? 2u : 10u); ++round) {
         value = value * 1664525u + round * (t == 0 ? 1 : t);

@@ -87,7 +87,7 @@ __global__ void Meet(int* out) {
 
 int main() {
   constexpr int kCount = 2000;
-  check::Vector<int> want(5 * kCount);
+  std::vector<int> want(5 * kCount);
   for (int i = 0; i < kCount; ++i) {
     want[i] = static_cast<int>(Collatz(i + 1));
     want[kCount + i] = Search(i);
@@ -100,7 +100,7 @@ int main() {
   CHECK(cudaGetLastError());
   check::Compare("flow", check::Download(out, want.size()), want);
 
-  check::Vector<int> turns(128, 0), met(128);
+  std::vector<int> turns(128, 0), met(128);
   for (int t = 0; t < 128; ++t) {
     for (int i = 0; i < (t * 37) % 50; ++i) turns[t] += i % (t % 5 + 1);
   }

@@ -2,7 +2,7 @@
 // streams and without, from ordinary and pinned memory, large copies, and invalid ones.
 #include "check_driver.h"
 
-using Bytes = check::Vector<unsigned char>;
+using Bytes = std::vector<unsigned char>;
 
 Bytes Pattern(std::size_t count, unsigned seed) {
   Bytes bytes(count);

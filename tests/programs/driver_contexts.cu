@@ -83,7 +83,7 @@ int main() {
   for (int i = 0; i < 2; ++i) {
     CHECK_CU(cuCtxSetCurrent(contexts[i]));
     CHECK_CU(cuCtxSynchronize());
-    check::Vector<unsigned> got(1024), want(1024, 0x1000 + i);
+    std::vector<unsigned> got(1024), want(1024, 0x1000 + i);
     CHECK_CU(cuMemcpyDtoH(got.data(), pointers[i], 4096));
     check::Compare("memory", got, want);
   }
@@ -96,9 +96,9 @@ int main() {
   }).join();
   REQUIRE(Current() == primary);
   CHECK_CU(cuCtxSetCurrent(first));
-  check::Vector<unsigned> got(1024);
+  std::vector<unsigned> got(1024);
   CHECK_CU(cuMemcpyDtoH(got.data(), pointers[0], 4096));
-  check::Compare("from a thread", got, check::Vector<unsigned>(1024, 77));
+  check::Compare("from a thread", got, std::vector<unsigned>(1024, 77));
 
   CHECK_CU(cuStreamDestroy(streams[0]));
   CHECK_CU(cuMemFree(pointers[0]));

@@ -2,7 +2,7 @@
 // 2 and 4 bytes.
 #include "check_driver.h"
 
-using Bytes = check::Vector<unsigned char>;
+using Bytes = std::vector<unsigned char>;
 
 Bytes Read(CUdeviceptr from, std::size_t count) {
   Bytes bytes(count);

@@ -106,7 +106,7 @@ int main() {
 
   // The same three-dimensional launch of a function, of a kernel, and with a configuration.
   constexpr unsigned kCount = 3 * 4 * 2 * 5 * 3 * 2;
-  check::Vector<unsigned> want(kCount);
+  std::vector<unsigned> want(kCount);
   unsigned n = 0;
   for (unsigned bz = 0; bz < 2; ++bz) {
     for (unsigned by = 0; by < 4; ++by) {
@@ -151,7 +151,7 @@ int main() {
       config.numAttrs = way == 2 ? 0 : 2;
       CHECK_CU(cuLaunchKernelEx(&config, callee, parameters, nullptr));
     }
-    check::Vector<unsigned> got(kCount);
+    std::vector<unsigned> got(kCount);
     CHECK_CU(cuMemcpyDtoHAsync(got.data(), out, kCount * 4, stream));
     CHECK_CU(cuStreamSynchronize(stream));
     check::Compare("indices", got, want);
@@ -162,7 +162,7 @@ int main() {
 
   // Dynamic shared memory beyond 48 KiB, by the kernel's own attribute.
   constexpr unsigned kThreads = 120, kBlocks = 3;
-  check::Vector<unsigned> data(kThreads * kBlocks), reversed(kThreads * kBlocks);
+  std::vector<unsigned> data(kThreads * kBlocks), reversed(kThreads * kBlocks);
   for (unsigned i = 0; i < data.size(); ++i) data[i] = i * i;
   for (unsigned i = 0; i < data.size(); ++i) {
     reversed[i] = data[i / kThreads * kThreads + kThreads - 1 - i % kThreads];
@@ -183,7 +183,7 @@ int main() {
     CHECK_CU(cuMemcpyHtoD(device_data, data.data(), data.size() * 4));
     CHECK_CU(cuLaunchKernel(reverse_function, kBlocks, 1, 1, kThreads, 1, 1, shared, nullptr,
                             reverse_parameters, nullptr));
-    check::Vector<unsigned> got(data.size());
+    std::vector<unsigned> got(data.size());
     CHECK_CU(cuMemcpyDtoH(got.data(), device_data, data.size() * 4));
     check::Compare("reversed", got, reversed);
   }

@@ -100,7 +100,7 @@ int main() {
     void* parameters[] = {&out, &count};
     CHECK_CU(cuLaunchKernel(function, (kCount + 95) / 96, 1, 1, 96, 1, 1, 0, nullptr, parameters,
                             nullptr));
-    check::Vector<unsigned> got(kCount), want(kCount);
+    std::vector<unsigned> got(kCount), want(kCount);
     CHECK_CU(cuMemcpyDtoH(got.data(), out, kCount * 4));
     for (unsigned i = 0; i < kCount; ++i) {
       unsigned length = 0;

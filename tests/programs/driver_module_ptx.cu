@@ -55,9 +55,9 @@ DONE:
 
 constexpr unsigned kCount = 1000;
 
-check::Vector<unsigned> Expected(const check::Vector<unsigned>& in, unsigned factor,
-                                 const unsigned (&bias)[4], unsigned added) {
-  check::Vector<unsigned> want(kCount);
+std::vector<unsigned> Expected(const std::vector<unsigned>& in, unsigned factor,
+                               const unsigned (&bias)[4], unsigned added) {
+  std::vector<unsigned> want(kCount);
   for (unsigned i = 0; i < kCount; ++i) want[i] = in[i] * factor + bias[i % 4] + added;
   return want;
 }
@@ -100,7 +100,7 @@ int main() {
   CHECK_CU(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
   REQUIRE(threads >= 128 && threads <= 1024 && registers > 0);
 
-  check::Vector<unsigned> in(kCount), got(kCount);
+  std::vector<unsigned> in(kCount), got(kCount);
   for (unsigned i = 0; i < kCount; ++i) in[i] = i * 2654435761u;
   CUdeviceptr device_in = 0, out = 0;
   CHECK_CU(cuMemAlloc(&device_in, kCount * 4));

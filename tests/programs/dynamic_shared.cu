@@ -40,7 +40,7 @@ __global__ void SizeOfShared(unsigned* out) {
 
 void TestReverse(int blocks, int threads, int per_thread) {
   int size = threads * per_thread;
-  check::Vector<int> in(blocks * size), want(blocks * size);
+  std::vector<int> in(blocks * size), want(blocks * size);
   for (int i = 0; i < blocks * size; ++i) in[i] = i * 3 + 1;
   for (int i = 0; i < blocks * size; ++i) want[i] = in[i / size * size + size - 1 - i % size];
   int* device_in = check::Upload(in);
@@ -76,7 +76,7 @@ int main() {
   double* out = check::Zeroed<double>(kThreads);
   Mixed<<<1, kThreads, kThreads*(sizeof(double) + sizeof(int) + sizeof(short))>>>(out);
   CHECK(cudaGetLastError());
-  check::Vector<double> want(kThreads);
+  std::vector<double> want(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     int other = kThreads - 1 - i;
     want[i] = other * 0.5 + other * 1000 - other + 7;

@@ -10,7 +10,7 @@ __global__ void Step(unsigned* x, int count) {
 }
 
 int main() {
-  check::Vector<unsigned> x(kCount);
+  std::vector<unsigned> x(kCount);
   for (int i = 0; i < kCount; ++i) x[i] = i;
   unsigned* device = check::Upload(x);
   cudaStream_t stream, other;

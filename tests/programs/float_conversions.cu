@@ -237,9 +237,9 @@ float ValueOf(const Format& format, int bits) {
 
 int main() {
   check::Random random(12);
-  check::Vector<float> floats(kCount), sixteen(kCount);
-  check::Vector<double> doubles(kCount);
-  check::Vector<long long> integers(kCount);
+  std::vector<float> floats(kCount), sixteen(kCount);
+  std::vector<double> doubles(kCount);
+  std::vector<long long> integers(kCount);
   for (int i = 0; i < kCount; ++i) {
     floats[i] = std::ldexp(random.NextFloat(), static_cast<int>(random.Next32() % 70));
     doubles[i] = std::ldexp(static_cast<double>(random.Next64() >> 11),
@@ -271,7 +271,7 @@ int main() {
   std::uint64_t* out = check::Zeroed<std::uint64_t>(kGroups * 4 * kCount);
   Convert<<<kCount / 64, 64>>>(device_floats, device_doubles, device_integers, out);
   CHECK(cudaGetLastError());
-  check::Vector<std::uint64_t> got = check::Download(out, kGroups * 4 * kCount), want(4 * kCount);
+  std::vector<std::uint64_t> got = check::Download(out, kGroups * 4 * kCount), want(4 * kCount);
   for (int group = 0; group < kGroups; ++group) {
     for (int i = 0; i < kCount; ++i)
       ExpectedGroup(group, floats[i], doubles[i], integers[i], &want[i]);
@@ -284,7 +284,7 @@ int main() {
   unsigned short* brain = check::Zeroed<unsigned short>(4 * kCount);
   ToSixteen<<<kCount / 64, 64>>>(device_sixteen, half, brain);
   CHECK(cudaGetLastError());
-  check::Vector<unsigned short> want_half(4 * kCount), want_brain(4 * kCount);
+  std::vector<unsigned short> want_half(4 * kCount), want_brain(4 * kCount);
   for (int mode = 0; mode < 4; ++mode) {
     std::fesetround(kRoundings[mode]);
     for (int i = 0; i < kCount; ++i) {
@@ -300,7 +300,7 @@ int main() {
   float* all = check::Zeroed<float>(2 * kAll);
   FromSixteen<<<kAll / 256, 256>>>(all, all + kAll);
   CHECK(cudaGetLastError());
-  check::Vector<float> got_all = check::Download(all, 2 * kAll), want_all(2 * kAll);
+  std::vector<float> got_all = check::Download(all, 2 * kAll), want_all(2 * kAll);
   for (int bits = 0; bits < kAll; ++bits) {
     want_all[bits] = ValueOf(kHalf, bits);
     want_all[kAll + bits] = ValueOf(kBfloat16, bits);

@@ -64,7 +64,7 @@ T Canonical(T value) {
 template <typename T>
 void Test(const char* type) {
   check::Random random(100 + sizeof(T));
-  check::Vector<T> a(kCount), b(kCount), c(kCount);
+  std::vector<T> a(kCount), b(kCount), c(kCount);
   const T special[] = {T(0.5),
                        T(-0.5),
                        T(1.5),
@@ -91,7 +91,7 @@ void Test(const char* type) {
   T* out = check::Zeroed<T>(kOperations * kCount);
   Run<<<kCount / 64, 64>>>(device_a, device_b, device_c, out);
   CHECK(cudaGetLastError());
-  check::Vector<T> got = check::Download(out, kOperations * kCount), want(kOperations * kCount);
+  std::vector<T> got = check::Download(out, kOperations * kCount), want(kOperations * kCount);
   for (int i = 0; i < kCount; ++i) {
     REQUIRE(Evaluate(a[i], b[i], c[i], &want[i]) == kOperations);
     // The exponent of a value that is not finite is unspecified.

@@ -156,7 +156,7 @@ T Make(check::Random& random, int index) {
 template <typename T, typename Bits>
 void Test(const char* type) {
   check::Random random(sizeof(T));
-  check::Vector<T> a(kCount), b(kCount), c(kCount);
+  std::vector<T> a(kCount), b(kCount), c(kCount);
   for (int i = 0; i < kCount; ++i) {
     a[i] = Make<T, Bits>(random, i);
     b[i] = Make<T, Bits>(random, i / 4);
@@ -171,13 +171,13 @@ void Test(const char* type) {
   T* out = check::Zeroed<T>(kOperations * kCount);
   Evaluate<<<kCount / 128, 128>>>(device_a, device_b, device_c, out);
   CHECK(cudaGetLastError());
-  check::Vector<T> got = check::Download(out, kOperations * kCount);
+  std::vector<T> got = check::Download(out, kOperations * kCount);
   for (T& value : got) value = Canonical(value);
 
   const int kRoundings[kModes] = {FE_TONEAREST, FE_TOWARDZERO, FE_UPWARD, FE_DOWNWARD};
   const char* kModeNames[kModes] = {"rn", "rz", "ru", "rd"};
   const char* kNames[kPerMode] = {"add", "mul", "div", "fma", "rcp", "sqrt", "sub"};
-  check::Vector<T> want(kCount);
+  std::vector<T> want(kCount);
   for (int mode = 0; mode < kModes; ++mode) {
     for (int operation = 0; operation < kPerMode; ++operation) {
       std::fesetround(kRoundings[mode]);

@@ -17,7 +17,7 @@ struct Results {
 
 int main() {
   constexpr int kCount = 4096;
-  check::Vector<unsigned> x(kCount);
+  std::vector<unsigned> x(kCount);
   for (int i = 0; i < kCount; ++i) x[i] = i;
   unsigned* device = check::Upload(x);
   Step<<<kCount / 128, 128>>>(device, kCount);

@@ -16,13 +16,13 @@ std::uint64_t Work(unsigned seed) {
   unsigned* device = check::Zeroed<unsigned>(kCount);
   Fill<<<(kCount + 127) / 128, 128>>>(device, seed, kCount);
   CHECK(cudaGetLastError());
-  check::Vector<unsigned> got = check::Download(device, kCount);
+  std::vector<unsigned> got = check::Download(device, kCount);
   CHECK(cudaFree(device));
   return check::Digest(got.data(), got.size());
 }
 
 std::uint64_t Expected(unsigned seed) {
-  check::Vector<unsigned> want(kCount);
+  std::vector<unsigned> want(kCount);
   for (int i = 0; i < kCount; ++i) want[i] = (seed + i) * 2654435761u;
   return check::Digest(want.data(), want.size());
 }
@@ -43,7 +43,7 @@ int main() {
     }
   }
   std::uint64_t own = Work(7);
-  check::Vector<std::uint64_t> got = {own}, want = {Expected(7)};
+  std::vector<std::uint64_t> got = {own}, want = {Expected(7)};
   for (int c = 0; c < kChildren; ++c) {
     int status = -1;
     REQUIRE(waitpid(children[c], &status, 0) == children[c]);

@@ -59,7 +59,7 @@ int main() {
   Bounded<<<1, 64>>>(out);
   Local<<<1, 96>>>(out + 100, 7);
   CHECK(cudaGetLastError());
-  check::Vector<int> want(196, 0);
+  std::vector<int> want(196, 0);
   for (int i = 0; i < 64; ++i) want[i] = 6;
   for (int i = 0; i < 96; ++i) want[100 + i] = (7 * 31 + i) % 100 * 7 + (i < 3 ? i + 1 : 0);
   check::Compare("results", check::Download(out, 196), want);

@@ -36,7 +36,7 @@ __global__ void FromArgument(Operation operation, Unary unary, const int* a, con
 int main() {
   constexpr int kCount = 1024;
   check::Random random(4);
-  check::Vector<int> a(kCount), b(kCount), want(2 * kCount);
+  std::vector<int> a(kCount), b(kCount), want(2 * kCount);
   for (int i = 0; i < kCount; ++i) {
     a[i] = static_cast<int>(random.Next32() % 20001) - 10000;
     b[i] = static_cast<int>(random.Next32() % 20001) - 10000;

@@ -30,7 +30,7 @@ __global__ void Generation(const unsigned char* from, unsigned char* to) {
 
 int main() {
   check::Random random(1970);
-  check::Vector<unsigned char> cells(kWidth * kHeight);
+  std::vector<unsigned char> cells(kWidth * kHeight);
   for (unsigned char& cell : cells) cell = random.Next32() % 3 == 0;
   unsigned char* current = check::Upload(cells);
   unsigned char* next = check::Zeroed<unsigned char>(cells.size());
@@ -40,7 +40,7 @@ int main() {
   }
   CHECK(cudaGetLastError());
   for (int generation = 0; generation < kGenerations; ++generation) {
-    check::Vector<unsigned char> after(cells.size());
+    std::vector<unsigned char> after(cells.size());
     for (int y = 0; y < kHeight; ++y) {
       for (int x = 0; x < kWidth; ++x) {
         int neighbours = 0;

@@ -52,8 +52,8 @@ struct Host {
   Settings settings = {'k', 2.5, {-1, 2, -3}, table};
   long long launches = 40;
 
-  check::Vector<long long> Read() {
-    check::Vector<long long> out;
+  std::vector<long long> Read() {
+    std::vector<long long> out;
     for (int value : table) out.push_back(value);
     for (int i = 0; i < 100; i += 9) out.push_back(zeros[i]);
     out.push_back(*into_table);
@@ -79,7 +79,7 @@ struct Host {
 
 int main() {
   Host host;
-  check::Vector<long long> want = host.Read();
+  std::vector<long long> want = host.Read();
   long long* out = check::Zeroed<long long>(want.size());
   ReadAll<<<1, 1>>>(out);
   CHECK(cudaGetLastError());
@@ -115,7 +115,7 @@ int main() {
   CHECK(cudaStreamSynchronize(stream));
   want = host.Read();
   ReadAll<<<1, 1>>>(out);
-  check::Vector<long long> got = check::Download(out, want.size());
+  std::vector<long long> got = check::Download(out, want.size());
   // The loader chooses the distance of two variables, so it is compared and not printed.
   const std::size_t distance = 8 + 12 + 1;
   REQUIRE(got[distance] == want[distance]);

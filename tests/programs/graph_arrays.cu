@@ -10,15 +10,15 @@ __global__ void Shift(cudaTextureObject_t texture, unsigned* out) {
     out[y * kWidth + x] = tex2D<unsigned>(texture, (x + 1) % kWidth, y) + 1;
 }
 
-check::Vector<unsigned> Pattern(unsigned seed) {
-  check::Vector<unsigned> values(kWidth * kHeight);
+std::vector<unsigned> Pattern(unsigned seed) {
+  std::vector<unsigned> values(kWidth * kHeight);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<unsigned>(i) * 2654435761u + seed;
   return values;
 }
 
-check::Vector<unsigned> Shifted(const check::Vector<unsigned>& values) {
-  check::Vector<unsigned> out(values.size());
+std::vector<unsigned> Shifted(const std::vector<unsigned>& values) {
+  std::vector<unsigned> out(values.size());
   for (std::size_t y = 0; y < kHeight; ++y) {
     for (std::size_t x = 0; x < kWidth; ++x)
       out[y * kWidth + x] = values[y * kWidth + (x + 1) % kWidth] + 1;
@@ -33,8 +33,8 @@ cudaArray_t Make() {
   return array;
 }
 
-check::Vector<unsigned> Contents(cudaArray_t array) {
-  check::Vector<unsigned> values(kWidth * kHeight);
+std::vector<unsigned> Contents(cudaArray_t array) {
+  std::vector<unsigned> values(kWidth * kHeight);
   CHECK(cudaMemcpy2DFromArray(values.data(), kBytes, array, 0, 0, kBytes, kHeight,
                               cudaMemcpyDeviceToHost));
   return values;
@@ -51,7 +51,7 @@ void Captured(cudaStream_t stream) {
   cudaTextureObject_t texture = 0;
   CHECK(cudaCreateTextureObject(&texture, &resource, &sampling, nullptr));
   unsigned* device = check::Zeroed<unsigned>(kWidth * kHeight);
-  check::Vector<unsigned> host = Pattern(1), got(kWidth * kHeight);
+  std::vector<unsigned> host = Pattern(1), got(kWidth * kHeight);
 
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   CHECK(cudaMemcpy2DToArrayAsync(array, 0, 0, host.data(), kBytes, kBytes, kHeight,
@@ -92,7 +92,7 @@ void Captured(cudaStream_t stream) {
 // A node whose array is changed.
 void Nodes(cudaStream_t stream) {
   cudaArray_t first = Make(), second = Make();
-  const check::Vector<unsigned> zeros(kWidth * kHeight, 0u), values = Pattern(7);
+  const std::vector<unsigned> zeros(kWidth * kHeight, 0u), values = Pattern(7);
   for (cudaArray_t array : {first, second}) {
     CHECK(cudaMemcpy2DToArray(array, 0, 0, zeros.data(), kBytes, kBytes, kHeight,
                               cudaMemcpyHostToDevice));
@@ -122,7 +122,7 @@ void Nodes(cudaStream_t stream) {
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   CHECK(cudaGraphLaunch(exec, stream));
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<unsigned> want_first = zeros, want_second = zeros;
+  std::vector<unsigned> want_first = zeros, want_second = zeros;
   for (std::size_t y = 0; y < 8; ++y) {
     for (std::size_t x = 0; x < 16; ++x) {
       want_first[(y + 4) * kWidth + x + 8] = values[y * kWidth + x];
@@ -141,7 +141,7 @@ void Nodes(cudaStream_t stream) {
 // If an array takes part, lengths count elements.
 void Batched(cudaStream_t stream) {
   cudaArray_t first = Make(), second = Make();
-  const check::Vector<unsigned> values = Pattern(9);
+  const std::vector<unsigned> values = Pattern(9);
   unsigned* device = check::Upload(values);
   unsigned* out = check::Zeroed<unsigned>(kWidth * kHeight);
   cudaMemcpy3DBatchOp operations[3] = {};
@@ -168,7 +168,7 @@ void Batched(cudaStream_t stream) {
   for (cudaMemcpy3DBatchOp& operation : operations)
     CHECK(cudaMemcpy3DBatchAsync(1, &operation, 0, stream));
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<unsigned> want(kWidth * kHeight, 0u);
+  std::vector<unsigned> want(kWidth * kHeight, 0u);
   for (std::size_t y = 0; y < 5; ++y) {
     for (std::size_t x = 0; x < 10; ++x) want[y * kWidth + x] = values[(y + 2) * kWidth + x + 4];
   }

@@ -72,7 +72,7 @@ void Run(cudaStreamCaptureMode mode, const char* name) {
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   CHECK(cudaGraphDestroy(graph));
-  check::Vector<int> in(kCount);
+  std::vector<int> in(kCount);
   for (int round = 0; round < 5; ++round) {
     for (int i = 0; i < kCount; ++i) in[i] = i * 3 + round;
     CHECK(cudaMemcpy(at.in, in.data(), kCount * sizeof(int), cudaMemcpyHostToDevice));

@@ -20,7 +20,7 @@ unsigned *counter, *choice;
 // Adds a conditional node behind `before` (null: at the root) and returns its bodies.
 cudaGraphNode_t AddConditional(cudaGraph_t graph, cudaGraphNode_t before,
                                cudaGraphConditionalHandle handle, cudaGraphConditionalNodeType type,
-                               unsigned size, check::Vector<cudaGraph_t>* bodies) {
+                               unsigned size, std::vector<cudaGraph_t>* bodies) {
   cudaGraphNodeParams params{};
   params.type = cudaGraphNodeTypeConditional;
   params.conditional.handle = handle;
@@ -29,7 +29,7 @@ cudaGraphNode_t AddConditional(cudaGraph_t graph, cudaGraphNode_t before,
   cudaGraphNode_t node;
   CHECK(cudaGraphAddNode(&node, graph, before == nullptr ? nullptr : &before, nullptr,
                          before == nullptr ? 0 : 1, &params));
-  bodies->Append(params.conditional.phGraph_out, params.conditional.phGraph_out + size);
+  bodies->assign(params.conditional.phGraph_out, params.conditional.phGraph_out + size);
   return node;
 }
 
@@ -73,7 +73,7 @@ void If() {
   CHECK(cudaGraphCreate(&graph, 0));
   cudaGraphConditionalHandle handle;
   CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 0, 0));
-  check::Vector<cudaGraph_t> bodies;
+  std::vector<cudaGraph_t> bodies;
   AddConditional(graph, AddSet(graph, handle), handle, cudaGraphCondTypeIf, 2, &bodies);
   AddCount(bodies[0], 10);
   AddCount(bodies[1], 20);
@@ -88,7 +88,7 @@ void Switch() {
   CHECK(cudaGraphCreate(&graph, 0));
   cudaGraphConditionalHandle handle;
   CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 0, 0));
-  check::Vector<cudaGraph_t> bodies;
+  std::vector<cudaGraph_t> bodies;
   AddConditional(graph, AddSet(graph, handle), handle, cudaGraphCondTypeSwitch, 3, &bodies);
   for (unsigned i = 0; i < 3; ++i) AddCount(bodies[i], i + 1);
   const cudaGraphExec_t exec = Instantiate(graph);
@@ -104,7 +104,7 @@ void While() {
   CHECK(cudaGraphCreate(&graph, 0));
   cudaGraphConditionalHandle handle;
   CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault));
-  check::Vector<cudaGraph_t> bodies;
+  std::vector<cudaGraph_t> bodies;
   AddConditional(graph, nullptr, handle, cudaGraphCondTypeWhile, 1, &bodies);
   CHECK(cudaStreamBeginCaptureToGraph(stream, bodies[0], nullptr, nullptr, 0,
                                       cudaStreamCaptureModeGlobal));
@@ -125,7 +125,7 @@ void Nested() {
   cudaGraphConditionalHandle again, chosen;
   CHECK(cudaGraphConditionalHandleCreate(&again, graph, 1, cudaGraphCondAssignDefault));
   CHECK(cudaGraphConditionalHandleCreate(&chosen, graph, 0, 0));
-  check::Vector<cudaGraph_t> loop, choices;
+  std::vector<cudaGraph_t> loop, choices;
   AddConditional(graph, nullptr, again, cudaGraphCondTypeWhile, 1, &loop);
   const cudaGraphNode_t set = AddSet(loop[0], chosen);
   const cudaGraphNode_t choose =
@@ -152,7 +152,7 @@ void Rules() {
   cudaGraphExec_t exec;
   REQUIRE(cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess);  // no node uses the handle
   cudaGetLastError();
-  check::Vector<cudaGraph_t> bodies;
+  std::vector<cudaGraph_t> bodies;
   AddConditional(graph, nullptr, handle, cudaGraphCondTypeIf, 1, &bodies);
   REQUIRE(cudaGraphClone(&clone, graph) != cudaSuccess);
   cudaGetLastError();

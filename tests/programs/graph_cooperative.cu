@@ -26,7 +26,7 @@ void Run(const char* name, cudaGraph_t graph, unsigned by) {
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   CHECK(cudaMemset(sum, 0, sizeof(unsigned)));
-  check::Vector<unsigned> want(kCount);
+  std::vector<unsigned> want(kCount);
   unsigned total = 0;
   for (int round = 0; round < 2; ++round) {
     CHECK(cudaGraphLaunch(exec, stream));

@@ -75,7 +75,7 @@ void Functions(cudaStream_t stream) {
 
   // Rows of ordinary memory with a pitch, in both directions.
   constexpr int kRows = 16, kWidth = 24, kPitch = 40;
-  check::Vector<char> rows(kRows * kPitch, '.'), back(kRows * kPitch, '-');
+  std::vector<char> rows(kRows * kPitch, '.'), back(kRows * kPitch, '-');
   for (int y = 0; y < kRows; ++y) std::memset(&rows[y * kPitch], 'a' + y, kWidth);
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
   CHECK(

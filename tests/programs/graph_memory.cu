@@ -48,7 +48,7 @@ void Temporary(cudaStream_t stream) {
   CHECK(cudaStreamSynchronize(stream));
   // The addresses have memory at the latest when the graph has run.
   REQUIRE(Reserved() >= 2 * kCount * sizeof(int));
-  const check::Vector<int> got = check::Download(out, kCount);
+  const std::vector<int> got = check::Download(out, kCount);
   for (int i = 0; i < kCount; ++i) REQUIRE(got[i] == 4 * (5 + i));
   std::printf("temporary: 3 launches\n");
   CHECK(cudaGraphExecDestroy(exec));

@@ -58,7 +58,7 @@ void Run(cudaGraph_t graph, cudaStream_t stream, const int* x, int want) {
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   for (int round = 0; round < 3; ++round) CHECK(cudaGraphLaunch(exec, stream));
   CHECK(cudaStreamSynchronize(stream));
-  const check::Vector<int> got = check::Download(x, kCount);
+  const std::vector<int> got = check::Download(x, kCount);
   for (const int value : got) REQUIRE(value == want);
   CHECK(cudaGraphExecDestroy(exec));
   CHECK(cudaGraphDestroy(graph));

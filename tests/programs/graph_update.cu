@@ -34,7 +34,7 @@ cudaGraph_t Capture(cudaStream_t stream, long long* x, long long a, long long b,
 }
 
 void Check(const long long* device, long long per_element, const char* what) {
-  const check::Vector<long long> got = check::Download(device, kCount);
+  const std::vector<long long> got = check::Download(device, kCount);
   for (int i = 0; i < kCount; ++i) REQUIRE(got[i] == per_element * (i + 1));
   std::printf("%s: %lld\n", what, per_element);
 }

@@ -63,7 +63,7 @@ int main() {
     CHECK_CU(cuGreenCtxWaitEvent(green, event));
   }
   CHECK_CU(cuStreamSynchronize(stream));
-  check::Compare("ordered", check::Download(values, 1024), check::Vector<unsigned>(1024, 5555));
+  check::Compare("ordered", check::Download(values, 1024), std::vector<unsigned>(1024, 5555));
 
   // The green context as a context.
   CUcontext context, primary, current;
@@ -79,9 +79,9 @@ int main() {
   CHECK_CU(cuStreamSynchronize(stream));
   CHECK_CU(cuCtxPopCurrent(&current));
   REQUIRE(current == context);
-  check::Vector<unsigned> sevens(1024);
+  std::vector<unsigned> sevens(1024);
   CHECK_CU(cuMemcpyDtoH(sevens.data(), memory, 4096));
-  check::Compare("memory", sevens, check::Vector<unsigned>(1024, 7));
+  check::Compare("memory", sevens, std::vector<unsigned>(1024, 7));
 
   // A stream that is made after the wait also waits.
   CHECK_CU(cuStreamWaitValue32(second, memory, 8, CU_STREAM_WAIT_VALUE_EQ));
@@ -94,7 +94,7 @@ int main() {
   EXPECT_CU(cuStreamQuery(late), CUDA_ERROR_NOT_READY);
   CHECK_CU(cuStreamWriteValue32(stream, memory, 8, 0));
   CHECK_CU(cuStreamSynchronize(late));
-  check::Compare("held", check::Download(values, 1024), check::Vector<unsigned>(1024, 6556));
+  check::Compare("held", check::Download(values, 1024), std::vector<unsigned>(1024, 6556));
 
   EXPECT_CU(cuGreenCtxCreate(&owner, description, device, 0), CUDA_ERROR_INVALID_VALUE);
   CUstream refused;

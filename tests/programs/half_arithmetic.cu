@@ -45,8 +45,8 @@ int main() {
   auto make = [&] {
     return Rounded(std::ldexp(random.NextFloat(), static_cast<int>(random.Next32() % 12) - 6));
   };
-  check::Vector<double> a(kCount), b(kCount), c(kCount);
-  check::Vector<__half> half_a(kCount), half_b(kCount), half_c(kCount);
+  std::vector<double> a(kCount), b(kCount), c(kCount);
+  std::vector<__half> half_a(kCount), half_b(kCount), half_c(kCount);
   for (int i = 0; i < kCount; ++i) {
     a[i] = make();
     b[i] = i % 10 == 0 ? a[i] : make();
@@ -61,12 +61,12 @@ int main() {
   auto* out = reinterpret_cast<__half2*>(check::Zeroed<__half>(kOperations * kCount));
   Evaluate<<<kCount / 2 / 64, 64>>>(device_a, device_b, device_c, out);
   CHECK(cudaGetLastError());
-  check::Vector<__half> got = check::Download(reinterpret_cast<__half*>(out), kOperations * kCount);
+  std::vector<__half> got = check::Download(reinterpret_cast<__half*>(out), kOperations * kCount);
 
   const char* names[kOperations] = {"add", "sub", "mul", "fma",   "neg",
                                     "abs", "lt",  "ge",  "mixed", "max and min"};
   for (int operation = 0; operation < kOperations; ++operation) {
-    check::Vector<float> got_floats(kCount), want(kCount);
+    std::vector<float> got_floats(kCount), want(kCount);
     for (int i = 0; i < kCount; ++i) {
       int low = i & ~1, high = i | 1;
       bool is_low = i == low;

@@ -2,7 +2,6 @@
 // its later work. The host sees what the device wrote before.
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "check.h"
 
@@ -84,7 +83,7 @@ int main() {
   CHECK(cudaStreamSynchronize(second));
 
   for (const std::string& line : log.lines) std::printf("%s\n", line.c_str());
-  check::Vector<unsigned> want(kCount);
+  std::vector<unsigned> want(kCount);
   for (int i = 0; i < kCount; ++i) want[i] = (i * 11 + 1) * 5 + 3;
   char text[64];
   std::vector<std::string> lines = {"make"};
@@ -108,7 +107,7 @@ int main() {
     int wrong;
   };
   int counter = 0;
-  check::Vector<Turn> turns(200);
+  std::vector<Turn> turns(200);
   for (int i = 0; i < 200; ++i) {
     turns[i] = {&counter, i, 0};
     CHECK(cudaLaunchHostFunc(

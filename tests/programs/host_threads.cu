@@ -16,13 +16,13 @@ __global__ void Step(unsigned* own, unsigned* shared, unsigned seed, int count) 
   atomicAdd(&shared[i], own[i]);
 }
 
-void Work(int t, unsigned* shared, check::Vector<unsigned>* result) {
+void Work(int t, unsigned* shared, std::vector<unsigned>* result) {
   CHECK(cudaSetDevice(0));
   cudaStream_t stream;
   cudaEvent_t done;
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
-  result->resize(kCount, t);
+  result->assign(kCount, t);
   unsigned* pinned = nullptr;
   CHECK(cudaMallocHost(&pinned, kCount * sizeof(unsigned)));
   for (int round = 0; round < kRounds; ++round) {
@@ -46,14 +46,14 @@ void Work(int t, unsigned* shared, check::Vector<unsigned>* result) {
 
 int main() {
   unsigned* shared = check::Zeroed<unsigned>(kCount);
-  check::Vector<unsigned> results[kThreads];
-  std::thread threads[kThreads];
-  for (int t = 0; t < kThreads; ++t) threads[t] = std::thread(Work, t, shared, &results[t]);
+  std::vector<unsigned> results[kThreads];
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back(Work, t, shared, &results[t]);
   for (std::thread& thread : threads) thread.join();
 
-  check::Vector<unsigned> want_shared(kCount, 0);
+  std::vector<unsigned> want_shared(kCount, 0);
   for (int t = 0; t < kThreads; ++t) {
-    check::Vector<unsigned> want(kCount, t);
+    std::vector<unsigned> want(kCount, t);
     for (int round = 0; round < kRounds; ++round) {
       for (int i = 0; i < kCount; ++i) {
         want[i] = want[i] * 22695477u + t * 1000 + round;

@@ -212,7 +212,7 @@ int main() {
         return bits;
     }
   };
-  check::Vector<Case> cases(kCount);
+  std::vector<Case> cases(kCount);
   for (Case& k : cases) {
     k = {static_cast<std::uint32_t>(value()),
          static_cast<std::uint32_t>(value()),
@@ -221,7 +221,7 @@ int main() {
          value(),
          value()};
   }
-  check::Vector<std::uint64_t> want(kOperations * kCount);
+  std::vector<std::uint64_t> want(kOperations * kCount);
   for (int i = 0; i < kCount; ++i) {
     REQUIRE(Evaluate(cases[i], &want[i]) == kOperations);
   }
@@ -229,7 +229,7 @@ int main() {
   std::uint64_t* out = check::Zeroed<std::uint64_t>(want.size());
   Run<<<kCount / 64, 64>>>(device, out);
   CHECK(cudaGetLastError());
-  check::Vector<std::uint64_t> got = check::Download(out, want.size());
+  std::vector<std::uint64_t> got = check::Download(out, want.size());
   for (int operation = 0; operation < kOperations; ++operation) {
     std::string what = "operation " + std::to_string(operation);
     check::Compare(what.c_str(), &got[operation * kCount], &want[operation * kCount], kCount);

@@ -117,7 +117,7 @@ __global__ void Run(const Case* cases, std::uint32_t* out) {
 int main() {
   check::Random random(55);
   const std::uint32_t extremes[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 31, 32, 0xff80};
-  check::Vector<Case> cases(kCount);
+  std::vector<Case> cases(kCount);
   auto value = [&] {
     std::uint32_t bits = random.Next32();
     return bits % 4 == 0   ? extremes[bits / 4 % 8]
@@ -125,13 +125,13 @@ int main() {
                            : random.Next32();
   };
   for (Case& k : cases) k = {value(), value(), value(), value()};
-  check::Vector<std::uint32_t> want(kOperations * kCount);
+  std::vector<std::uint32_t> want(kOperations * kCount);
   for (int i = 0; i < kCount; ++i) Expected(cases[i], &want[i]);
   Case* device = check::Upload(cases);
   std::uint32_t* out = check::Zeroed<std::uint32_t>(want.size());
   Run<<<kCount / 64, 64>>>(device, out);
   CHECK(cudaGetLastError());
-  check::Vector<std::uint32_t> got = check::Download(out, want.size());
+  std::vector<std::uint32_t> got = check::Download(out, want.size());
   for (int operation = 0; operation < kOperations; ++operation) {
     std::string what = "operation " + std::to_string(operation);
     check::Compare(what.c_str(), &got[operation * kCount], &want[operation * kCount], kCount);

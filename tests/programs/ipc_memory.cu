@@ -2,6 +2,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <vector>
+
 #include "check.h"
 
 namespace {
@@ -51,9 +53,9 @@ int Producer(int in, int out) {
   CHECK(cudaIpcGetMemHandle(&handles.small, small));
   Send(out, handles);
   Receive<char>(in);
-  check::Vector<int> want(kCount);
+  std::vector<int> want(kCount);
   for (int i = 0; i < kCount; ++i) want[i] = 3 * i + 7;
-  const check::Vector<int> got = check::Download(large, kCount);
+  const std::vector<int> got = check::Download(large, kCount);
   REQUIRE(got == want);
   // The other process still has the memory.
   Fill<<<Blocks(kCount), 256>>>(large, kCount, 11);
@@ -77,7 +79,7 @@ int main() {
                              cudaIpcMemLazyEnablePeerAccess));
   CHECK(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&small), handles.small,
                              cudaIpcMemLazyEnablePeerAccess));
-  check::Vector<int> want(kSmall);
+  std::vector<int> want(kSmall);
   for (int i = 0; i < kSmall; ++i) want[i] = 5 * i;
   check::Compare("small", check::Download(small, kSmall), want);
   // A second opening gives the same memory.

@@ -10,7 +10,7 @@ __global__ void Sample(const unsigned char* data, std::size_t stride, unsigned c
 }
 
 int main() {
-  check::Vector<unsigned char> host(kBytes), back(kBytes);
+  std::vector<unsigned char> host(kBytes), back(kBytes);
   std::uint64_t state = 1;
   for (std::size_t i = 0; i + 8 <= kBytes; i += 8) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
@@ -26,7 +26,7 @@ int main() {
   const std::size_t stride = kBytes / kSamples;
   Sample<<<(kSamples + 63) / 64, 64>>>(device, stride, samples, kSamples);
   CHECK(cudaGetLastError());
-  check::Vector<unsigned char> want(kSamples);
+  std::vector<unsigned char> want(kSamples);
   for (int i = 0; i < kSamples; ++i) want[i] = host[i * stride];
   check::Compare("samples", check::Download(samples, kSamples), want);
   CHECK(cudaMemcpy(back.data(), device, kBytes, cudaMemcpyDeviceToHost));
@@ -45,11 +45,11 @@ int main() {
   CHECK(cudaMemcpyAsync(second + 3, device + 1000001, (8 << 20) + 5, cudaMemcpyDeviceToDevice,
                         stream));
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<unsigned char> got(kBytes);
+  std::vector<unsigned char> got(kBytes);
   CHECK(cudaMemcpyAsync(got.data(), device, kBytes, cudaMemcpyDeviceToHost, stream));
   CHECK(cudaStreamSynchronize(stream));
   check::Compare("pieces", got, back);
-  check::Vector<unsigned char> moved((8 << 20) + 5);
+  std::vector<unsigned char> moved((8 << 20) + 5);
   CHECK(cudaMemcpy(moved.data(), second + 3, moved.size(), cudaMemcpyDeviceToHost));
   check::Compare("within the device", moved.data(), back.data() + 1000001, moved.size());
 

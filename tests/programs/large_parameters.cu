@@ -17,7 +17,7 @@ void Try(uint32_t* out) {
   Block<kWords> block;
   for (int i = 0; i < kWords; ++i) block.words[i] = 0x9E3779B9u * (i + 1);
   const auto check = [&](uint32_t add) {
-    check::Vector<uint32_t> got(kWords);
+    std::vector<uint32_t> got(kWords);
     CHECK(cudaMemcpy(got.data(), out, kWords * 4, cudaMemcpyDefault));
     for (int i = 0; i < kWords; ++i) REQUIRE(got[i] == block.words[i] + add);
   };

@@ -10,8 +10,8 @@ __global__ void Mark(unsigned* out, unsigned factor, double offset) {
            (threadIdx.x + 11 * threadIdx.y + 13 * threadIdx.z) + static_cast<unsigned>(offset);
 }
 
-check::Vector<unsigned> Expected(dim3 grid, dim3 block, unsigned factor, double offset) {
-  check::Vector<unsigned> want;
+std::vector<unsigned> Expected(dim3 grid, dim3 block, unsigned factor, double offset) {
+  std::vector<unsigned> want;
   for (unsigned bz = 0; bz < grid.z; ++bz)
     for (unsigned by = 0; by < grid.y; ++by)
       for (unsigned bx = 0; bx < grid.x; ++bx)
@@ -41,7 +41,7 @@ int main() {
   double offset = 0.0;
   for (const Shape& shape : shapes) {
     unsigned factor = 100 + shape.grid.x;
-    check::Vector<unsigned> want;
+    std::vector<unsigned> want;
     for (int way = 0; way < 3; ++way) {
       offset += 1000.75;
       want = Expected(shape.grid, shape.block, factor, offset);

@@ -7,7 +7,7 @@ __global__ void AddOne(unsigned* values) { values[blockIdx.x * blockDim.x + thre
 unsigned* values;
 unsigned launches = 0;
 
-CUresult Launch(CUfunction function, CUstream stream, check::Vector<CUlaunchAttribute> attributes) {
+CUresult Launch(CUfunction function, CUstream stream, std::vector<CUlaunchAttribute> attributes) {
   CUlaunchConfig config = {};
   config.gridDimX = 8;
   config.gridDimY = config.gridDimZ = 1;
@@ -121,7 +121,7 @@ int main() {
   EXPECT_CU(Launch(function, stream, {Window(normal, persisting, 1.0f, 64)}),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_CU(Launch(function, stream, {Window(normal, normal, 1.5f, 64)}), CUDA_ERROR_INVALID_VALUE);
-  check::Compare("values", check::Download(values, 512), check::Vector<unsigned>(512, launches));
+  check::Compare("values", check::Download(values, 512), std::vector<unsigned>(512, launches));
   std::printf("%u launches\n", launches);
   CHECK_CU(cuStreamDestroy(stream));
   CHECK_CU(cuStreamDestroy(other));

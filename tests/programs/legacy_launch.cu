@@ -23,9 +23,9 @@ int main() {
   CHECK_CU(cuParamSetf(function, 8, 0.5f));
   CHECK_CU(cuParamSeti(function, 12, 7));
   CHECK_CU(cuParamSetSize(function, 16));
-  check::Vector<float> want(32 * 6);
+  std::vector<float> want(32 * 6);
   for (int i = 0; i < 32 * 6; ++i) want[i] = 0.5f * (i % 32) + 7 + 1000 * (i / 32);
-  const check::Vector<float> first(want.begin(), want.begin() + 32);
+  const std::vector<float> first(want.begin(), want.begin() + 32);
   CHECK_CU(cuLaunch(function));
   check::Compare("cuLaunch", check::Download(out, 32), first);
   CHECK(cudaMemset(out, 0, 32 * 6 * sizeof(float)));

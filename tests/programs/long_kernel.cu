@@ -14,7 +14,7 @@ __global__ void Long(unsigned* x, unsigned steps) {
 __global__ void After(unsigned* x) { x[threadIdx.x] ^= 0x55555555u; }
 
 int main() {
-  check::Vector<unsigned> x(kThreads);
+  std::vector<unsigned> x(kThreads);
   for (int i = 0; i < kThreads; ++i) x[i] = i;
   unsigned* device = check::Upload(x);
   cudaStream_t stream;

@@ -27,7 +27,7 @@ int main() {
   for (int i = 0; i < kCount; ++i) values[i] = i;
   Scale<<<kCount / 256, 256>>>(values, kCount, 3);
   CHECK(cudaDeviceSynchronize());
-  check::Vector<int> want(kCount);
+  std::vector<int> want(kCount);
   for (int i = 0; i < kCount; ++i) want[i] = 4 * i;
   check::Compare("kernel after host", values, want.data(), kCount);
   for (int i = 0; i < kCount; i += 2) values[i] = want[i] = -i;
@@ -49,7 +49,7 @@ int main() {
   CHECK(cudaMemset(values, 0xff, kBytes / 2));
   CHECK(cudaMemcpy(values + kCount / 2, device, kBytes / 2, cudaMemcpyDeviceToDevice));
   CHECK(cudaDeviceSynchronize());
-  check::Vector<int> copied(kCount, -1);
+  std::vector<int> copied(kCount, -1);
   std::memcpy(copied.data() + kCount / 2, want.data(), kBytes / 2);
   check::Compare("copies", values, copied.data(), kCount);
 

@@ -34,7 +34,7 @@ int main() {
   // The host uses the variables first.
   std::printf("at first: %d %d %g %d %g %d %lld\n", counter, table[999], particles[0].position[2],
               particles[1].hits, particles[2].position[0], never_set == nullptr, hidden);
-  check::Vector<int> want(1000);
+  std::vector<int> want(1000);
   for (int i = 0; i < 1000; ++i) table[i] = want[i] = 1000 - i;
   counter = 100;
   Touch<<<8, 128>>>(2);
@@ -48,7 +48,7 @@ int main() {
   // Host and device see the same address.
   auto* seen = check::Zeroed<unsigned long long>(3);
   Addresses<<<1, 1>>>(seen);
-  const check::Vector<unsigned long long> addresses = check::Download(seen, 3);
+  const std::vector<unsigned long long> addresses = check::Download(seen, 3);
   std::printf("same addresses %d %d %d\n",
               addresses[0] == reinterpret_cast<unsigned long long>(&counter),
               addresses[1] == reinterpret_cast<unsigned long long>(table),

@@ -16,7 +16,7 @@ int main() {
   unsigned* log = check::Zeroed<unsigned>(kLaunches);
   for (unsigned launch = 0; launch < kLaunches; ++launch) Step<<<1, 32>>>(state, log, launch);
   CHECK(cudaGetLastError());
-  check::Vector<unsigned> want_log(kLaunches), want(32, 0u);
+  std::vector<unsigned> want_log(kLaunches), want(32, 0u);
   for (unsigned launch = 0; launch < kLaunches; ++launch) {
     for (unsigned& value : want) value = value * 1103515245u + launch;
     want_log[launch] = want[0];

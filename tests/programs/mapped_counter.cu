@@ -36,7 +36,7 @@ int main() {
   unsigned want_count = 0;
   unsigned long long want_sum = 0;
   int want_largest = -1;
-  check::Vector<unsigned> want_list;
+  std::vector<unsigned> want_list;
   for (unsigned round = 0; round < 4; ++round) {
     Update<<<kThreads / 128, 128>>>(device_counters, device_list, round * 5000);
     CHECK(cudaGetLastError());
@@ -57,7 +57,7 @@ int main() {
   }
   // The machine chooses the order of the list.
   REQUIRE(counters->used == want_list.size());
-  check::Vector<unsigned> got(list, list + counters->used);
+  std::vector<unsigned> got(list, list + counters->used);
   std::sort(got.begin(), got.end());
   std::sort(want_list.begin(), want_list.end());
   check::Compare("list", got, want_list);

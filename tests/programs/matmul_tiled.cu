@@ -28,7 +28,7 @@ __global__ void Multiply(const float* a, const float* b, float* c) {
 
 int main() {
   check::Random random(512);
-  check::Vector<float> a(kSize * kSize), b(kSize * kSize);
+  std::vector<float> a(kSize * kSize), b(kSize * kSize);
   for (float& value : a) value = random.NextFloat();
   for (float& value : b) value = random.NextFloat();
 
@@ -38,9 +38,9 @@ int main() {
   Multiply<<<dim3(kSize / kTile, kSize / kTile), dim3(kTile, kTile)>>>(device_a, device_b,
                                                                        device_c);
   CHECK(cudaGetLastError());
-  check::Vector<float> got = check::Download(device_c, kSize * kSize);
+  std::vector<float> got = check::Download(device_c, kSize * kSize);
 
-  check::Vector<float> want(kSize * kSize, 0.0f);
+  std::vector<float> want(kSize * kSize, 0.0f);
   for (int row = 0; row < kSize; ++row) {
     for (int k = 0; k < kSize; ++k) {
       float factor = a[row * kSize + k];

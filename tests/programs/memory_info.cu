@@ -31,7 +31,7 @@ int main() {
     std::size_t size;
     unsigned char value;
   };
-  check::Vector<Piece> pieces(300);
+  std::vector<Piece> pieces(300);
   for (Piece& piece : pieces) {
     piece.size = 1 + random.Next32() % (1u << random.Next32() % 17);
     piece.value = static_cast<unsigned char>(random.Next32());
@@ -46,17 +46,17 @@ int main() {
     CHECK(cudaMalloc(&pieces[i].pointer, pieces[i].size));
     CHECK(cudaMemset(pieces[i].pointer, pieces[i].value, pieces[i].size));
   }
-  check::Vector<Piece> sorted = pieces;
+  std::vector<Piece> sorted = pieces;
   std::sort(sorted.begin(), sorted.end(),
             [](const Piece& a, const Piece& b) { return a.pointer < b.pointer; });
   for (std::size_t i = 1; i < sorted.size(); ++i) {
     REQUIRE(sorted[i - 1].pointer + sorted[i - 1].size <= sorted[i].pointer);
   }
-  check::Vector<unsigned char> got, want;
+  std::vector<unsigned char> got, want;
   for (const Piece& piece : pieces) {
-    check::Vector<unsigned char> bytes = check::Download(piece.pointer, piece.size);
-    got.Append(bytes.begin(), bytes.end());
-    want.resize(want.size() + piece.size, piece.value);
+    std::vector<unsigned char> bytes = check::Download(piece.pointer, piece.size);
+    got.insert(got.end(), bytes.begin(), bytes.end());
+    want.insert(want.end(), piece.size, piece.value);
     CHECK(cudaFree(piece.pointer));
   }
   check::Compare("contents", got, want);

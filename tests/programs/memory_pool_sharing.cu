@@ -130,7 +130,7 @@ int main() {
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   for (unsigned n = 0; n < 2; ++n) {
-    check::Vector<unsigned> want(kCount);
+    std::vector<unsigned> want(kCount);
     for (std::size_t i = 0; i < kCount; ++i) want[i] = (n + 6) * static_cast<unsigned>(i);
     check::Compare(n == 0 ? "first" : "second", check::Download(memory[n], kCount), want);
     CHECK(cudaFreeAsync(memory[n], stream));

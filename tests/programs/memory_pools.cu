@@ -52,7 +52,7 @@ int main() {
   const std::size_t count = 32 * kMiB / sizeof(unsigned);
   Fill<<<static_cast<unsigned>(count / 256), 256, 0, stream>>>(a, count, 5);
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<unsigned> want(count);
+  std::vector<unsigned> want(count);
   for (std::size_t i = 0; i < count; ++i) want[i] = static_cast<unsigned>(i) * 2654435761u + 5;
   check::Compare("memory of the pool", check::Download(a, count), want);
 

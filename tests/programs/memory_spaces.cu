@@ -67,7 +67,7 @@ __global__ void Records(const Record* in, Record* out) {
 
 int main() {
   check::Random random(64);
-  check::Vector<int> in(kThreads), want(kThreads);
+  std::vector<int> in(kThreads), want(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     in[t] = static_cast<int>(random.Next32() % 50);
     int local[4] = {1, 2, 3, 4}, shared = in[t], global = in[t] + 1;
@@ -82,12 +82,12 @@ int main() {
   CHECK(cudaGetLastError());
   check::Compare("spaces", check::Download(out, kThreads), want);
 
-  check::Vector<float4> f(kThreads), want_f(kThreads);
-  check::Vector<int2> i(kThreads), want_i(kThreads);
-  check::Vector<uchar4> b(kThreads), want_b(kThreads);
-  check::Vector<short> s(kThreads), want_s(kThreads);
-  check::Vector<double2> d(kThreads), want_d(kThreads);
-  check::Vector<Record> r(kThreads), want_r(kThreads);
+  std::vector<float4> f(kThreads), want_f(kThreads);
+  std::vector<int2> i(kThreads), want_i(kThreads);
+  std::vector<uchar4> b(kThreads), want_b(kThreads);
+  std::vector<short> s(kThreads), want_s(kThreads);
+  std::vector<double2> d(kThreads), want_d(kThreads);
+  std::vector<Record> r(kThreads), want_r(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     auto byte = [&] { return static_cast<unsigned char>(random.Next32()); };
     f[t] =

@@ -6,7 +6,7 @@ int main() {
   constexpr int kBytes = 40000;
   unsigned char* device = nullptr;
   CHECK(cudaMalloc(&device, kBytes));
-  check::Vector<unsigned char> want(kBytes);
+  std::vector<unsigned char> want(kBytes);
   auto set = [&](std::size_t from, int value, std::size_t count) {
     std::memset(want.data() + from, value, count);
   };
@@ -46,7 +46,7 @@ int main() {
   // The device can also set pinned host memory.
   CHECK(cudaMemsetAsync(pinned + 1, 0x3c, 1000, stream));
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<unsigned char> want_pinned(1000, 0x3c);
+  std::vector<unsigned char> want_pinned(1000, 0x3c);
   check::Compare("pinned", pinned + 1, want_pinned.data(), 1000);
 
   CHECK(cudaFreeHost(pinned));

@@ -27,7 +27,7 @@ int main() {
   auto* total = check::Zeroed<unsigned long long>(1);
   Draw<<<kThreads / 128, 128>>>(counts, total);
   CHECK(cudaGetLastError());
-  check::Vector<unsigned> want(kThreads);
+  std::vector<unsigned> want(kThreads);
   unsigned long long want_total = 0;
   for (int i = 0; i < kThreads; ++i) want_total += want[i] = CountInside(i);
   check::Compare("counts", check::Download(counts, kThreads), want);

@@ -80,7 +80,7 @@ int main() {
   Bounded<<<5, block>>>(out + 10);
   Shared<<<1, 64, 64 * sizeof(int)>>>(out + 20);
   CHECK(cudaGetLastError());
-  check::Vector<int> want(84);
+  std::vector<int> want(84);
   for (int i = 0; i < 84; ++i) want[i] = i < 10 ? 1 : i < 15 ? 2 : i < 20 ? 0 : 63 - (i - 20) + 1;
   check::Compare("results", check::Download(out, 84), want);
   CHECK(cudaFree(out));

@@ -1,4 +1,5 @@
 // Kernels of one device that use the memory of the other.
+#include <vector>
 
 #include "check.h"
 
@@ -46,7 +47,7 @@ int main() {
     CHECK(cudaSetDevice(d));
     CHECK(cudaMalloc(&after[d], kCount * sizeof(int)));
   }
-  check::Vector<int> want(kCount);
+  std::vector<int> want(kCount);
   for (int d = 0; d < 2; ++d) {
     // Fills the other device's memory and adds it to this device's.
     CHECK(cudaSetDevice(d));

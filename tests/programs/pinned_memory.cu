@@ -19,7 +19,7 @@ int main() {
   CHECK(cudaHostGetFlags(&flags, out));
   REQUIRE((flags & cudaHostAllocMapped) != 0);
 
-  check::Vector<int> want(kCount);
+  std::vector<int> want(kCount);
   int* device_in = nullptr;
   int* device_out = nullptr;
   CHECK(cudaHostGetDevicePointer(&device_in, in, 0));

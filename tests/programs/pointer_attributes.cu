@@ -47,7 +47,7 @@ int main() {
     CHECK(cudaHostGetDevicePointer(&mapped, pinned + offset, 0));
     REQUIRE(attributes.devicePointer == mapped);
   }
-  check::Vector<char> ordinary(100000);
+  std::vector<char> ordinary(100000);
   auto before = Ask("malloc", ordinary.data());
   REQUIRE(before.type == cudaMemoryTypeUnregistered);
   CHECK(cudaHostRegister(ordinary.data(), ordinary.size(), cudaHostRegisterMapped));

@@ -47,7 +47,7 @@ __global__ void AddTotals(unsigned* out, const unsigned* before, int count) {
 int main() {
   for (int count : {1, 511, 512, 513, 60000}) {
     check::Random random(count);
-    check::Vector<unsigned> in(count), want(count);
+    std::vector<unsigned> in(count), want(count);
     unsigned sum = 0;
     for (int i = 0; i < count; ++i) {
       in[i] = random.Next32();

@@ -26,7 +26,7 @@ int main() {
   nvtxRangeEnd(whole);
   CHECK(cudaProfilerStop());
   CHECK(cudaProfilerStart());
-  const check::Vector<int> values = check::Download(device, kCount);
+  const std::vector<int> values = check::Download(device, kCount);
   std::printf("first %d, last %d\n", values.front(), values.back());
   CHECK(cudaFree(device));
   return check::Ok();

@@ -13,9 +13,9 @@ int main() {
   // The guards share pages with the registered range. The offset keeps only the alignment of int.
   constexpr int kGuard = 333;
   const std::size_t bytes = kCount * sizeof(int);
-  check::Vector<int> memory(kGuard + kCount + kGuard);
+  std::vector<int> memory(kGuard + kCount + kGuard);
   for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<int>(i * 2654435761u);
-  check::Vector<int> before = memory;
+  std::vector<int> before = memory;
   int* range = memory.data() + kGuard;
 
   CHECK(cudaHostRegister(range, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable));
@@ -27,7 +27,7 @@ int main() {
   int* device_range = nullptr;
   CHECK(cudaHostGetDevicePointer(&device_range, range, 0));
   int* result = check::Zeroed<int>(kCount);
-  check::Vector<int> want(kCount);
+  std::vector<int> want(kCount);
   for (int round = 0; round < 2; ++round) {
     if (round == 1) {
       for (int i = 0; i < kCount; ++i) range[i] = i * i;

@@ -33,7 +33,7 @@ int main() {
   REQUIRE(shared != MAP_FAILED);
   close(file);
   int* values = static_cast<int*>(shared) + 1000;
-  check::Vector<int> want(kCount);
+  std::vector<int> want(kCount);
   for (int i = 0; i < kCount; ++i) values[i] = want[i] = i;
 
   const pid_t child = fork();

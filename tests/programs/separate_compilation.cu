@@ -16,7 +16,7 @@ __global__ void Use(const int* in, int* out, int count) {
 
 int main() {
   constexpr int kCount = 1000;
-  check::Vector<int> in(kCount), want(kCount);
+  std::vector<int> in(kCount), want(kCount);
   const int table[4] = {5, -6, 7, -8};
   for (int i = 0; i < kCount; ++i) {
     in[i] = i - 500;

@@ -118,7 +118,7 @@ int main() {
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 
-  check::Vector<unsigned> got(count), want(count);
+  std::vector<unsigned> got(count), want(count);
   for (std::size_t i = 0; i < count; ++i) want[i] = 7 + 7 * static_cast<unsigned>(i);
   CHECK_CU(cuMemcpyDtoH(got.data(), memory, bytes));
   check::Compare("written by both", got, want);

@@ -26,7 +26,7 @@ int main() {
   CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
   CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   unsigned* sum = check::Zeroed<unsigned>(kCount);
-  check::Vector<unsigned> want(kCount, 0u);
+  std::vector<unsigned> want(kCount, 0u);
 
   // Memory is allocated, used and freed again and again without waiting on the host.
   CHECK(cudaDeviceSynchronize());

@@ -51,7 +51,7 @@ int main() {
   CHECK(cudaDeviceSynchronize());
   check::Compare("after destruction", check::Download(sum, 1), {want});
 
-  check::Vector<cudaStream_t> streams(64);
+  std::vector<cudaStream_t> streams(64);
   for (cudaStream_t& stream : streams)
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   for (int round = 0; round < 3; ++round) {

@@ -19,7 +19,7 @@ __global__ void Saxpy(float a, const float* x, float* y, int count) {
 
 int main() {
   check::Random random(3);
-  check::Vector<float> x(kCount), y(kCount);
+  std::vector<float> x(kCount), y(kCount);
   for (float& value : x) value = random.NextFloat();
   for (float& value : y) value = random.NextFloat();
 

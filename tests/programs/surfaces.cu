@@ -1,7 +1,5 @@
 // Surfaces. Kernels write into arrays of one, two and three dimensions and of layers, read them
 // back as surfaces and as textures, and access their borders.
-#include <algorithm>
-
 #include "textures.h"
 
 __global__ void WriteLine(cudaSurfaceObject_t surface, int count) {
@@ -56,8 +54,8 @@ cudaArray_t Make(cudaExtent extent, unsigned int flags) {
 }
 
 template <typename T>
-check::Vector<T> ReadBack(cudaArray_t array, cudaExtent extent) {
-  check::Vector<T> host(extent.width * extent.height * extent.depth);
+std::vector<T> ReadBack(cudaArray_t array, cudaExtent extent) {
+  std::vector<T> host(extent.width * extent.height * extent.depth);
   cudaMemcpy3DParms copy = {};
   copy.srcArray = array;
   copy.dstPtr =
@@ -74,7 +72,7 @@ int main() {
     const cudaSurfaceObject_t surface = textures::SurfaceOf(array);
     WriteLine<<<1, 128>>>(surface, 100);
     CHECK(cudaGetLastError());
-    check::Vector<short2> want;
+    std::vector<short2> want;
     for (int i = 0; i < 100; ++i)
       want.push_back(make_short2(static_cast<short>(i), static_cast<short>(-i)));
     check::Compare("line", ReadBack<short2>(array, make_cudaExtent(100, 1, 1)), want);
@@ -88,7 +86,7 @@ int main() {
     const cudaSurfaceObject_t surface = textures::SurfaceOf(array);
     WritePlane<<<kHeight, kWidth>>>(surface);
     CHECK(cudaGetLastError());
-    check::Vector<float> plane;
+    std::vector<float> plane;
     for (int y = 0; y < kHeight; ++y)
       for (int x = 0; x < kWidth; ++x) plane.push_back(static_cast<float>(y * 1000 + x));
     check::Compare("plane", ReadBack<float>(array, make_cudaExtent(kWidth, kHeight, 1)), plane);
@@ -98,7 +96,7 @@ int main() {
     float* clamped = check::Zeroed<float>(kWide * kHigh);
     Borders<<<kHigh, kWide>>>(surface, zero, clamped);
     CHECK(cudaGetLastError());
-    check::Vector<float> want_zero, want_clamped;
+    std::vector<float> want_zero, want_clamped;
     for (int y = -2; y < kHeight + 2; ++y) {
       for (int x = -4; x < kWidth + 4; ++x) {
         const bool inside = x >= 0 && x < kWidth && y >= 0 && y < kHeight;
@@ -131,7 +129,7 @@ int main() {
     WriteVolume<<<5, dim3(9, 7)>>>(surface);
     Double<<<5, dim3(9, 7)>>>(surface);
     CHECK(cudaGetLastError());
-    check::Vector<uint4> want;
+    std::vector<uint4> want;
     for (unsigned z = 0; z < 5; ++z)
       for (unsigned y = 0; y < 7; ++y)
         for (unsigned x = 0; x < 9; ++x)
@@ -146,7 +144,7 @@ int main() {
     const cudaSurfaceObject_t surface = textures::SurfaceOf(array);
     WriteLayers<<<4, dim3(8, 8)>>>(surface);
     CHECK(cudaGetLastError());
-    check::Vector<unsigned char> want;
+    std::vector<unsigned char> want;
     for (int i = 0; i < 256; ++i) want.push_back(static_cast<unsigned char>(i));
     check::Compare("layers", ReadBack<unsigned char>(array, extent), want);
     CHECK(cudaDestroySurfaceObject(surface));

@@ -82,7 +82,7 @@ template <int kTimes, typename T, typename Function>
 void TestApply(const char* what, Function function) {
   constexpr int kCount = 1000;
   check::Random random(kTimes);
-  check::Vector<T> in(kCount), want(kCount);
+  std::vector<T> in(kCount), want(kCount);
   for (int i = 0; i < kCount; ++i) {
     in[i] = static_cast<T>(random.Next32() % 1000);
     want[i] = in[i];
@@ -110,9 +110,10 @@ int main() {
   Nested nested = {'n', {{-1, 1LL << 40}, {-2, -5}, {-3, 77}}, true};
   Unpack<<<1, 1>>>(-5, mixed, 31000, nested, -0.5, Empty{}, 250, out);
   CHECK(cudaGetLastError());
-  check::Vector<long long> want = {-5, 'm', BitsOf(mixed.d), -1234};
+  std::vector<long long> want = {-5, 'm', BitsOf(mixed.d), -1234};
   for (float f : {1.5f, -2.5f, 3.25f, 1e-30f}) want.push_back(BitsOf(f));
-  want.Append({9, 8, 7, 31000, 'n', -1, 1LL << 40, -2, -5, -3, 77, 1, BitsOf(-0.5), 250});
+  want.insert(want.end(),
+              {9, 8, 7, 31000, 'n', -1, 1LL << 40, -2, -5, -3, 77, 1, BitsOf(-0.5), 250});
   want.push_back(sizeof(Mixed) * 1000 + alignof(Mixed));
   check::Compare("unpacked", check::Download(out, want.size()), want);
 
@@ -121,7 +122,7 @@ int main() {
   big.last = 12345678.0;
   for (int start : {0, 13}) {
     SumBig<<<1, 32>>>(big, start, out);
-    check::Vector<long long> sums(32, 12345678);
+    std::vector<long long> sums(32, 12345678);
     for (int i = start; i < 700; ++i) sums[(i - start) % 32] += big.values[i] * (i + 1LL);
     check::Compare("big struct", check::Download(out, 32), sums);
   }

@@ -41,7 +41,7 @@ inline cudaSurfaceObject_t SurfaceOf(cudaArray_t array) {
 // A one-channel image of floats, and its texels as the programming guide defines them.
 struct Image {
   int width, height;
-  check::Vector<float> texels;
+  std::vector<float> texels;
 
   static int Index(int i, int size, cudaTextureAddressMode mode) {
     if (i >= 0 && i < size) return i;

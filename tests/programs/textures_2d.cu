@@ -60,7 +60,7 @@ void Filters() {
       const float step = c.normalized ? 0.03125f : 0.5f;
       Sample<<<dim3(2, kSide), 32>>>(texture, x0, y0, step, out);
       CHECK(cudaGetLastError());
-      check::Vector<float> want;
+      std::vector<float> want;
       for (int j = 0; j < kSide; ++j)
         for (int i = 0; i < kSide; ++i)
           want.push_back(image.Read(x0 + i * step, y0 + j * step, description));
@@ -76,8 +76,8 @@ void Filters() {
 
 void Integers() {
   constexpr int kWidth = 8, kHeight = 4;
-  check::Vector<uchar4> bytes;
-  check::Vector<float4> fractions;
+  std::vector<uchar4> bytes;
+  std::vector<float4> fractions;
   for (int i = 0; i < kWidth * kHeight; ++i) {
     const auto bit = [i](int b) { return static_cast<unsigned char>(i >> b & 1 ? 255 : 0); };
     bytes.push_back(make_uchar4(bit(0), bit(1), bit(2), bit(3)));
@@ -108,7 +108,7 @@ void Integers() {
 
   // Signed fractions. The filter is halfway between two values that are equal or differ only in
   // sign, because devices filter with fewer bits than a float has.
-  const check::Vector<short2> shorts{
+  const std::vector<short2> shorts{
       {32767, -32767}, {-32767, 32767}, {32767, 32767}, {-32767, -32767}};
   const cudaChannelFormatDesc pairs = cudaCreateChannelDesc<short2>();
   CHECK(cudaMallocArray(&array, &pairs, 4, 1));
@@ -119,8 +119,8 @@ void Integers() {
   float2* out = check::Zeroed<float2>(8);
   ReadShorts<<<1, 8>>>(texture, out);
   CHECK(cudaGetLastError());
-  const check::Vector<float2> want{{1, -1}, {0, 0}, {-1, 1},  {0, 1},
-                                   {1, 1},  {0, 0}, {-1, -1}, {-1, -1}};
+  const std::vector<float2> want{{1, -1}, {0, 0}, {-1, 1},  {0, 1},
+                                 {1, 1},  {0, 0}, {-1, -1}, {-1, -1}};
   check::Compare("signed fractions", check::Download(out, 8), want);
   CHECK(cudaDestroyTextureObject(texture));
   CHECK(cudaFree(out));
@@ -129,7 +129,7 @@ void Integers() {
 
 void Gathering() {
   constexpr int kWidth = 5, kHeight = 4;
-  check::Vector<int2> texels;
+  std::vector<int2> texels;
   for (int i = 0; i < kWidth * kHeight; ++i) texels.push_back(make_int2(i, 1000 - i));
   const cudaChannelFormatDesc format = cudaCreateChannelDesc<int2>();
   cudaArray_t array = nullptr;
@@ -142,7 +142,7 @@ void Gathering() {
   int4* out = check::Zeroed<int4>(12);
   Gather<<<1, dim3(4, 3)>>>(texture, out);
   CHECK(cudaGetLastError());
-  check::Vector<int4> want;
+  std::vector<int4> want;
   for (int y = 0; y < 3; ++y) {
     for (int x = 0; x < 4; ++x) {
       const auto at = [&](int dx, int dy) { return texels[(y + dy) * kWidth + x + dx].y; };

@@ -1,6 +1,4 @@
 // Textures of three dimensions, layers, cube faces and levels.
-#include <algorithm>
-
 #include "textures.h"
 
 __global__ void ReadVolume(cudaTextureObject_t texture, float* out) {
@@ -38,7 +36,7 @@ __global__ void ReadGradients(cudaTextureObject_t texture, float* out) {
 
 // Copies `host` into the whole `array`.
 template <typename T>
-void Fill(cudaArray_t array, const check::Vector<T>& host, cudaExtent extent) {
+void Fill(cudaArray_t array, const std::vector<T>& host, cudaExtent extent) {
   cudaMemcpy3DParms copy = {};
   copy.srcPtr = make_cudaPitchedPtr(const_cast<T*>(host.data()), extent.width * sizeof(T),
                                     extent.width, extent.height);
@@ -49,7 +47,7 @@ void Fill(cudaArray_t array, const check::Vector<T>& host, cudaExtent extent) {
 }
 
 void Volume() {
-  check::Vector<float> texels(8 * 4 * 3);
+  std::vector<float> texels(8 * 4 * 3);
   for (std::size_t i = 0; i < texels.size(); ++i) texels[i] = static_cast<float>(i % 29 * 8);
   const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
   cudaArray_t array = nullptr;
@@ -64,7 +62,7 @@ void Volume() {
   const auto at = [&](int x, int y, int z) {
     return texels[(std::min(z, 2) * 4 + std::min(y, 3)) * 8 + x];
   };
-  check::Vector<float> want;
+  std::vector<float> want;
   for (int i = 0; i < 96; ++i) {
     const int x = i % 8, y = i / 8 % 4, z = i / 32;
     want.push_back(0.5f * (0.75f * at(x, y, z) + 0.25f * at(x, y + 1, z)) +
@@ -78,7 +76,7 @@ void Volume() {
 
 void Layers() {
   constexpr int kWidth = 8, kHeight = 4, kLayers = 5;
-  check::Vector<float> texels(kWidth * kHeight * kLayers);
+  std::vector<float> texels(kWidth * kHeight * kLayers);
   for (std::size_t i = 0; i < texels.size(); ++i) texels[i] = static_cast<float>(i * 3);
   const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
   cudaArray_t array = nullptr;
@@ -96,7 +94,7 @@ void Layers() {
   CHECK(cudaFree(out));
   CHECK(cudaFreeArray(array));
 
-  check::Vector<int> lines(kWidth * kLayers);
+  std::vector<int> lines(kWidth * kLayers);
   for (std::size_t i = 0; i < lines.size(); ++i) lines[i] = static_cast<int>(i * i);
   const cudaChannelFormatDesc integers = cudaCreateChannelDesc<int>();
   CHECK(
@@ -115,7 +113,7 @@ void Layers() {
 
 void Cube() {
   constexpr int kSide = 4;
-  check::Vector<float> texels;
+  std::vector<float> texels;
   for (int face = 0; face < 6; ++face)
     for (int i = 0; i < kSide * kSide; ++i) texels.push_back(static_cast<float>(face * 100 + i));
   const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
@@ -127,11 +125,11 @@ void Cube() {
       array,
       textures::Describe(cudaAddressModeClamp, cudaFilterModePoint, true, cudaReadModeElementType));
   // Directions to the middle of texels: (s, t) of a face is (-0.75, 0.25) and the like.
-  const check::Vector<float4> directions{{1, -0.25f, 0.75f, 0},  {-1, -0.25f, -0.75f, 0},
-                                         {-0.75f, 1, 0.25f, 0},  {-0.75f, -1, -0.25f, 0},
-                                         {-0.75f, -0.25f, 1, 0}, {0.75f, -0.25f, -1, 0},
-                                         {0.25f, 0.25f, 2, 0},   {3, 0.75f, 0.75f, 0}};
-  check::Vector<float> want;
+  const std::vector<float4> directions{{1, -0.25f, 0.75f, 0},  {-1, -0.25f, -0.75f, 0},
+                                       {-0.75f, 1, 0.25f, 0},  {-0.75f, -1, -0.25f, 0},
+                                       {-0.75f, -0.25f, 1, 0}, {0.75f, -0.25f, -1, 0},
+                                       {0.25f, 0.25f, 2, 0},   {3, 0.75f, 0.75f, 0}};
+  std::vector<float> want;
   for (const float face : {0, 1, 2, 3, 4, 5}) want.push_back(face * 100 + 2 * kSide);
   // (0.125, -0.125) lies in column 2 and row 1, and (-0.25, -0.25) in column 1 and row 1.
   want.push_back(400 + 1 * kSide + 2);
@@ -158,8 +156,7 @@ void Levels() {
     cudaExtent extent = {};
     CHECK(cudaArrayGetInfo(nullptr, &extent, nullptr, array));
     REQUIRE(extent.width == 8u >> level && extent.height == 8u >> level);
-    const check::Vector<float> texels(extent.width * extent.height,
-                                      static_cast<float>(16 << level));
+    const std::vector<float> texels(extent.width * extent.height, static_cast<float>(16 << level));
     CHECK(cudaMemcpy2DToArray(array, 0, 0, texels.data(), extent.width * sizeof(float),
                               extent.width * sizeof(float), extent.height, cudaMemcpyHostToDevice));
   }
@@ -177,7 +174,7 @@ void Levels() {
     CHECK(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
     ReadLevels<<<1, 16>>>(texture, out);
     CHECK(cudaGetLastError());
-    check::Vector<float> got = check::Download(out, 16), want, compared;
+    std::vector<float> got = check::Download(out, 16), want, compared;
     for (int i = 0; i < 16; ++i) {
       const float lod = std::min(std::max(i * 0.25f, 0.5f), 2.75f);
       const int first = static_cast<int>(lod);
@@ -201,7 +198,7 @@ void Levels() {
   CHECK(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
   ReadGradients<<<1, 4>>>(texture, out);
   CHECK(cudaGetLastError());
-  check::Compare("gradients", check::Download(out, 4), check::Vector<float>{16, 32, 64, 128});
+  check::Compare("gradients", check::Download(out, 4), std::vector<float>{16, 32, 64, 128});
   CHECK(cudaDestroyTextureObject(texture));
   CHECK(cudaFree(out));
   CHECK(cudaFreeMipmappedArray(mipmap));

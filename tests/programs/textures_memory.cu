@@ -1,6 +1,4 @@
 // Textures on ordinary device memory: linear, of several types, and pitched in two dimensions.
-#include <algorithm>
-
 #include "textures.h"
 
 template <typename T>
@@ -29,7 +27,7 @@ cudaTextureObject_t Linear(T* memory, std::size_t count, cudaTextureReadMode rea
 }
 
 template <typename T>
-void Whole(const char* name, const check::Vector<T>& host) {
+void Whole(const char* name, const std::vector<T>& host) {
   T* const memory = check::Upload(host);
   T* const out = check::Zeroed<T>(host.size());
   const cudaTextureObject_t texture = Linear(memory, host.size(), cudaReadModeElementType);
@@ -44,10 +42,10 @@ void Whole(const char* name, const check::Vector<T>& host) {
 
 int main() {
   check::Random random(5);
-  check::Vector<float> floats;
-  check::Vector<int4> vectors;
-  check::Vector<unsigned char> bytes;
-  check::Vector<short2> shorts;
+  std::vector<float> floats;
+  std::vector<int4> vectors;
+  std::vector<unsigned char> bytes;
+  std::vector<short2> shorts;
   for (int i = 0; i < 5000; ++i) {
     floats.push_back(random.NextFloat());
     vectors.push_back(make_int4(i, -i, static_cast<int>(random.Next32()), 7));
@@ -65,14 +63,14 @@ int main() {
   const cudaTextureObject_t part = Linear(memory, 100, cudaReadModeElementType);
   Fetch<float><<<2, 128>>>(part, -50, 256, out);
   CHECK(cudaGetLastError());
-  check::Vector<float> want(256, 0.0f);
+  std::vector<float> want(256, 0.0f);
   std::copy(floats.begin(), floats.begin() + 100, want.begin() + 50);
   check::Compare("outside", check::Download(out, 256), want);
   // The memory of the texture changes between launches.
   CHECK(cudaMemset(memory, 0, 40 * sizeof(float)));
   Fetch<float><<<1, 128>>>(part, 0, 100, out);
   CHECK(cudaGetLastError());
-  want = check::Vector<float>(floats.begin(), floats.begin() + 100);
+  want.assign(floats.begin(), floats.begin() + 100);
   std::fill_n(want.begin(), 40, 0.0f);
   check::Compare("changed", check::Download(out, 100), want);
   CHECK(cudaDestroyTextureObject(part));

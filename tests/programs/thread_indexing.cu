@@ -40,14 +40,14 @@ void Test(dim3 grid, dim3 block) {
   unsigned* problems = check::Zeroed<unsigned>(1);
   Describe<<<grid, block>>>(out, problems);
   CHECK(cudaGetLastError());
-  check::Vector<unsigned> want;
+  std::vector<unsigned> want;
   for (unsigned b = 0; b < blocks; ++b) {
     for (unsigned t = 0; t < size; ++t) {
       want.push_back(t % block.x | t / block.x % block.y << 10 | t / block.x / block.y << 20);
       want.push_back(b % grid.x | b / grid.x % grid.y << 10 | b / grid.x / grid.y << 20);
       want.push_back(block.x | block.y << 10 | block.z << 20);
       want.push_back(grid.x | grid.y << 10 | grid.z << 20);
-      want.Append({t % 32, 32, t / 32, t, b});
+      want.insert(want.end(), {t % 32, 32, t / 32, t, b});
     }
   }
   check::Compare("threads", check::Download(out, want.size()), want);

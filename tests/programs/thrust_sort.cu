@@ -18,8 +18,8 @@ struct Mix {
   __host__ __device__ int operator()(int value) const { return (value ^ 0x2a) * 3; }
 };
 
-check::Vector<int> ToVector(const thrust::device_vector<int>& device) {
-  check::Vector<int> host(device.size());
+std::vector<int> ToVector(const thrust::device_vector<int>& device) {
+  std::vector<int> host(device.size());
   thrust::copy(device.begin(), device.end(), host.begin());
   return host;
 }
@@ -27,13 +27,13 @@ check::Vector<int> ToVector(const thrust::device_vector<int>& device) {
 int main() {
   constexpr int kCount = 6000;
   check::Random random(3);
-  check::Vector<int> host(kCount);
+  std::vector<int> host(kCount);
   for (int& value : host) value = static_cast<int>(random.Next32() % 100000) - 50000;
 
   thrust::device_vector<int> device(host.begin(), host.end());
   thrust::device_vector<int> mixed(kCount), sums(kCount), positions(kCount);
   thrust::transform(device.begin(), device.end(), mixed.begin(), Mix());
-  check::Vector<int> want(kCount);
+  std::vector<int> want(kCount);
   std::transform(host.begin(), host.end(), want.begin(), Mix());
   check::Compare("transform", ToVector(mixed), want);
 
@@ -49,7 +49,7 @@ int main() {
   thrust::copy_n(thrust::counting_iterator<int>(0), kCount, positions.begin());
   thrust::device_vector<int> keys = device;
   thrust::stable_sort_by_key(keys.begin(), keys.end(), positions.begin());
-  check::Vector<int> want_positions(kCount);
+  std::vector<int> want_positions(kCount);
   std::iota(want_positions.begin(), want_positions.end(), 0);
   std::stable_sort(want_positions.begin(), want_positions.end(),
                    [&](int a, int b) { return host[a] < host[b]; });

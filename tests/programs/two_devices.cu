@@ -1,5 +1,6 @@
 // One program on two devices: copies between them in every way, events of one device that the other
 // waits for, and host memory that both reach.
+#include <vector>
 
 #include "check.h"
 
@@ -24,14 +25,14 @@ __global__ void AddVariable(int* values, int count) {
   if (i < count) values[i] += variable;
 }
 
-check::Vector<int> Want(int factor, int more) {
-  check::Vector<int> want(kCount);
+std::vector<int> Want(int factor, int more) {
+  std::vector<int> want(kCount);
   for (int i = 0; i < kCount; ++i) want[i] = i * factor + more;
   return want;
 }
 
-check::Vector<int> Get(const int* device) {
-  check::Vector<int> got(kCount);
+std::vector<int> Get(const int* device) {
+  std::vector<int> got(kCount);
   CHECK(cudaMemcpy(got.data(), device, kBytes, cudaMemcpyDeviceToHost));
   return got;
 }
@@ -108,7 +109,7 @@ int main() {
   CHECK(cudaDeviceSynchronize());  // the stream does not wait for the default stream
   CHECK(cudaMemcpy3DPeerAsync(&box, stream[1]));
   CHECK(cudaStreamSynchronize(stream[1]));
-  check::Vector<int> want = Want(7, 2);
+  std::vector<int> want = Want(7, 2);
   for (int i = 0; i < kCount; ++i) {
     if (i % 256 >= 128) want[i] = 0;
   }
@@ -123,7 +124,7 @@ int main() {
   CHECK(cudaMallocHost(&pinned, kBytes));
   CHECK(cudaMemcpyAsync(pinned, memory[1], kBytes, cudaMemcpyDeviceToHost, stream[0]));
   CHECK(cudaStreamSynchronize(stream[0]));
-  check::Compare("pinned", check::Vector<int>(pinned, pinned + kCount), want);
+  check::Compare("pinned", std::vector<int>(pinned, pinned + kCount), want);
 
   // Both devices reach pinned memory, whichever device was current when it was made.
   for (int d = 0; d < 2; ++d) {
@@ -131,8 +132,8 @@ int main() {
     Add<<<kGrid, kBlock, 0, stream[d]>>>(pinned, kCount, 4);
     CHECK(cudaStreamSynchronize(stream[d]));
   }
-  check::Compare("pinned by both", check::Vector<int>(pinned, pinned + kCount), Want(11, 8));
-  check::Vector<int> ordinary = Want(1, 0);
+  check::Compare("pinned by both", std::vector<int>(pinned, pinned + kCount), Want(11, 8));
+  std::vector<int> ordinary = Want(1, 0);
   CHECK(cudaHostRegister(ordinary.data(), kBytes, cudaHostRegisterPortable));
   for (int d = 0; d < 2; ++d) {
     CHECK(cudaSetDevice(d));

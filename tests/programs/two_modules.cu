@@ -31,7 +31,7 @@ int main() {
   int own = 0, other = 0;
   CHECK(cudaMemcpyFromSymbol(&own, state, sizeof own));
   other = ReadSecondState();
-  check::Vector<int> got = check::Download(out, 8);
+  std::vector<int> got = check::Download(out, 8);
   got[7] = own * 10000 + other;
   check::Compare("states", got, {101, 2010, 102, 103, 1960, 1910, 110, 110 * 10000 + 1910});
   CHECK(cudaFree(out));

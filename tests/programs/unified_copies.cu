@@ -9,7 +9,7 @@ constexpr int kCount = 30001;
 int main() {
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
-  check::Vector<int> pageable_a(kCount), pageable_b(kCount);
+  std::vector<int> pageable_a(kCount), pageable_b(kCount);
   int *pinned_a = nullptr, *pinned_b = nullptr, *device_a = nullptr, *device_b = nullptr;
   CHECK(cudaMallocHost(&pinned_a, kCount * sizeof(int)));
   CHECK(cudaMallocHost(&pinned_b, kCount * sizeof(int)));
@@ -25,7 +25,7 @@ int main() {
                           {"pinned", pinned_a, pinned_b},
                           {"device", device_a, device_b}};
   int seed = 0;
-  check::Vector<int> want(kCount), got(kCount);
+  std::vector<int> want(kCount), got(kCount);
   for (const Place& from : places) {
     for (const Place& to : places) {
       for (bool in_stream : {false, true}) {
@@ -33,7 +33,7 @@ int main() {
         for (int i = 0; i < kCount; ++i) want[i] = i * 31 + seed;
         CHECK(cudaMemcpy(from.a, want.data(), kCount * sizeof(int), cudaMemcpyDefault));
         // All elements except the first and the last, which keep another value.
-        check::Vector<int> edges(kCount, -seed);
+        std::vector<int> edges(kCount, -seed);
         CHECK(cudaMemcpy(to.b, edges.data(), kCount * sizeof(int), cudaMemcpyDefault));
         const std::size_t bytes = (kCount - 2) * sizeof(int);
         if (in_stream) {
@@ -60,7 +60,7 @@ int main() {
                           cudaMemcpyHostToDevice, stream));
   }
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<int> counted(20000);
+  std::vector<int> counted(20000);
   for (int i = 0; i < 20000; ++i) counted[i] = i;
   check::Compare("staged", check::Download(device_a, 20000), counted);
 

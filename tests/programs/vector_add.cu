@@ -11,7 +11,7 @@ __global__ void Add(const T* a, const T* b, T* sum, int count) {
 template <typename T, typename Make>
 void Run(const char* what, int count, Make make) {
   check::Random random(count);
-  check::Vector<T> a(count), b(count), want(count);
+  std::vector<T> a(count), b(count), want(count);
   for (int i = 0; i < count; ++i) {
     a[i] = make(random);
     b[i] = make(random);

@@ -84,7 +84,7 @@ int main() {
   Make<<<(kCount + 63) / 64, 64>>>(memory, shapes);
   Use<<<(kCount + 63) / 64, 64>>>(shapes, out);
   CHECK(cudaGetLastError());
-  check::Vector<int> want(kCount);
+  std::vector<int> want(kCount);
   for (int k = 0; k < kCount; ++k) {
     int i = kCount - 1 - k;
     int area = i % 3 == 0   ? (i % 50) * (i % 50)

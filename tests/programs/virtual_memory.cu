@@ -64,7 +64,7 @@ int main() {
   std::size_t count = 3 * per_unit;
   Fill<<<(count + 255) / 256, 256>>>(reinterpret_cast<unsigned*>(range), count, 3);
   CHECK(cudaGetLastError());
-  check::Vector<unsigned> got(count), want(count);
+  std::vector<unsigned> got(count), want(count);
   for (std::size_t i = 0; i < count; ++i) want[i] = static_cast<unsigned>(i) * 3 + 1;
   CHECK(cudaMemcpy(got.data(), reinterpret_cast<void*>(range), count * sizeof(unsigned),
                    cudaMemcpyDeviceToHost));

@@ -22,8 +22,8 @@ __global__ void Shuffles(const int* in, int* out) {
 }
 
 // The meaning of the forms above, lane by lane.
-check::Vector<int> ExpectedShuffles(const check::Vector<int>& in) {
-  check::Vector<int> out;
+std::vector<int> ExpectedShuffles(const std::vector<int>& in) {
+  std::vector<int> out;
   auto put = [&](auto source_of) {
     for (int i = 0; i < kCount; ++i) out.push_back(in[i / 32 * 32 + source_of(i % 32)]);
   };
@@ -64,7 +64,7 @@ __global__ void Scan(const T* in, T* inclusive, T* totals) {
 template <typename T>
 void TestScan(const char* what, T unit) {
   check::Random random(sizeof(T));
-  check::Vector<T> in(kCount), inclusive(kCount), totals(kCount);
+  std::vector<T> in(kCount), inclusive(kCount), totals(kCount);
   for (T& value : in)
     value = static_cast<T>(static_cast<int>(random.Next32() % 2001) - 1000) * unit;
   for (int warp = 0; warp < kWarps; ++warp) {
@@ -98,10 +98,10 @@ __global__ void Partial(const int* in, int* out) {
 
 int main() {
   check::Random random(1);
-  check::Vector<int> in(kCount);
+  std::vector<int> in(kCount);
   for (int& value : in) value = static_cast<int>(random.Next32());
   int* device_in = check::Upload(in);
-  check::Vector<int> want = ExpectedShuffles(in);
+  std::vector<int> want = ExpectedShuffles(in);
   int* device_out = check::Zeroed<int>(want.size());
   Shuffles<<<3, kCount / 3>>>(device_in, device_out);
   CHECK(cudaGetLastError());
@@ -114,7 +114,7 @@ int main() {
 
   Partial<<<1, 32>>>(device_in, device_out);
   CHECK(cudaGetLastError());
-  check::Vector<int> partial(32);
+  std::vector<int> partial(32);
   for (int lane = 0; lane < 32; ++lane) {
     partial[lane] = lane % 3 == 0 ? in[(lane + 3) % 33 % 32]
                                   : static_cast<int>(0u - static_cast<unsigned>(in[lane]));

@@ -43,9 +43,8 @@ __global__ void Votes(const int* in, const long long* wide, unsigned* out) {
   put(__ffs(group) - 1 == lane ? __popc(group) : 0);
 }
 
-check::Vector<unsigned> Expected(const check::Vector<int>& in,
-                                 const check::Vector<long long>& wide) {
-  check::Vector<unsigned> out(kOutputs * kCount);
+std::vector<unsigned> Expected(const std::vector<int>& in, const std::vector<long long>& wide) {
+  std::vector<unsigned> out(kOutputs * kCount);
   for (int i = 0; i < kCount; ++i) {
     const int *values = &in[i / 32 * 32], lane = i % 32, value = in[i];
     const long long* wides = &wide[i / 32 * 32];
@@ -84,8 +83,8 @@ check::Vector<unsigned> Expected(const check::Vector<int>& in,
 
 int main() {
   check::Random random(77);
-  check::Vector<int> in(kCount);
-  check::Vector<long long> wide(kCount);
+  std::vector<int> in(kCount);
+  std::vector<long long> wide(kCount);
   for (int i = 0; i < kCount; ++i) {
     int warp = i / 32;
     in[i] = static_cast<int>(random.Next32() % (warp + 3)) + (warp == 7 ? 8 * (i % 2) : 0);

@@ -10,13 +10,13 @@ void Test(cublasHandle_t handle, int m, int n, int k, bool transpose_a, bool tra
           float alpha, float beta) {
   check::Random random(m * 31 + n * 17 + k);
   auto fill = [&](int count) {
-    check::Vector<float> values(count);
+    std::vector<float> values(count);
     for (float& value : values)
       value = static_cast<float>(static_cast<int>(random.Next32() % 15) - 7);
     return values;
   };
   // Column-major.
-  check::Vector<float> a = fill(m * k), b = fill(k * n), c = fill(m * n), want(m * n);
+  std::vector<float> a = fill(m * k), b = fill(k * n), c = fill(m * n), want(m * n);
   for (int column = 0; column < n; ++column) {
     for (int row = 0; row < m; ++row) {
       float sum = 0.0f;

@@ -13,14 +13,14 @@
 void Test(cublasLtHandle_t handle, cudaStream_t stream, int m, int n, int k, bool epilogue) {
   check::Random random(m + 3 * n + 7 * k);
   const auto fill = [&](int count) {
-    check::Vector<__half> values(count);
+    std::vector<__half> values(count);
     for (__half& value : values)
       value = __float2half(static_cast<float>(static_cast<int>(random.Next32() % 7) - 3));
     return values;
   };
   // Column-major; A is transposed.
-  const check::Vector<__half> a = fill(k * m), b = fill(k * n), bias = fill(m);
-  check::Vector<__half> want(m * n);
+  const std::vector<__half> a = fill(k * m), b = fill(k * n), bias = fill(m);
+  std::vector<__half> want(m * n);
   for (int column = 0; column < n; ++column) {
     for (int row = 0; row < m; ++row) {
       float sum = 0;
@@ -69,7 +69,7 @@ void Test(cublasLtHandle_t handle, cudaStream_t stream, int m, int n, int k, boo
                             &beta, device_c, layout_c, device_c, layout_c, &heuristic.algo,
                             workspace, workspace_bytes, stream));
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<uint16_t> got_bits(m * n), want_bits(m * n);
+  std::vector<uint16_t> got_bits(m * n), want_bits(m * n);
   CHECK(cudaMemcpy(got_bits.data(), device_c, m * n * 2, cudaMemcpyDeviceToHost));
   std::memcpy(want_bits.data(), want.data(), m * n * 2);
   for (uint16_t& bits : got_bits) {

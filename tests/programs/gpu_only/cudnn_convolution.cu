@@ -11,9 +11,9 @@
 
 constexpr int kImages = 2, kIn = 8, kOut = 16, kHeight = 14, kWidth = 10, kFilter = 3;
 
-check::Vector<float> Values(int count, int seed) {
+std::vector<float> Values(int count, int seed) {
   check::Random random(seed);
-  check::Vector<float> values(count);
+  std::vector<float> values(count);
   for (float& value : values) value = static_cast<float>(static_cast<int>(random.Next32() % 7) - 3);
   return values;
 }
@@ -26,9 +26,9 @@ cudnnTensorDescriptor_t Tensor(int images, int channels, int height, int width) 
   return tensor;
 }
 
-check::Vector<float> Convolve(const check::Vector<float>& x, const check::Vector<float>& w,
-                            const check::Vector<float>& bias) {
-  check::Vector<float> y(kImages * kOut * kHeight * kWidth);
+std::vector<float> Convolve(const std::vector<float>& x, const std::vector<float>& w,
+                            const std::vector<float>& bias) {
+  std::vector<float> y(kImages * kOut * kHeight * kWidth);
   for (int n = 0; n < kImages; ++n) {
     for (int k = 0; k < kOut; ++k) {
       for (int row = 0; row < kHeight; ++row) {
@@ -59,10 +59,10 @@ int main() {
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   CHECK_DNN(cudnnSetStream(handle, stream));
-  const check::Vector<float> x = Values(kImages * kIn * kHeight * kWidth, 1);
-  const check::Vector<float> w = Values(kOut * kIn * kFilter * kFilter, 2);
-  const check::Vector<float> bias = Values(kOut, 3);
-  const check::Vector<float> want = Convolve(x, w, bias);
+  const std::vector<float> x = Values(kImages * kIn * kHeight * kWidth, 1);
+  const std::vector<float> w = Values(kOut * kIn * kFilter * kFilter, 2);
+  const std::vector<float> bias = Values(kOut, 3);
+  const std::vector<float> want = Convolve(x, w, bias);
   float* device_x = check::Upload(x);
   float* device_w = check::Upload(w);
   float* device_bias = check::Upload(bias);
@@ -95,7 +95,7 @@ int main() {
   CHECK_DNN(cudnnActivationForward(handle, activation, &one, y_tensor, device_y, &zero, y_tensor,
                                    device_y));
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<float> got = check::Download(device_y, want.size());
+  std::vector<float> got = check::Download(device_y, want.size());
   for (float& value : got) value += 0.0f;  // the sign of a zero does not matter
   check::Compare("convolution, bias and ReLU", got, want);
 
@@ -109,7 +109,7 @@ int main() {
   CHECK_DNN(cudnnPoolingForward(handle, pooling, &one, y_tensor, device_y, &zero, pooled_tensor,
                                 device_pooled));
   CHECK(cudaStreamSynchronize(stream));
-  check::Vector<float> largest(kImages * kOut);
+  std::vector<float> largest(kImages * kOut);
   for (int i = 0; i < kImages * kOut; ++i) {
     largest[i] = *std::max_element(want.begin() + i * kHeight * kWidth,
                                    want.begin() + (i + 1) * kHeight * kWidth);
@@ -119,7 +119,7 @@ int main() {
   CHECK_DNN(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one,
                                 pooled_tensor, device_pooled, &zero, pooled_tensor, device_pooled));
   CHECK(cudaStreamSynchronize(stream));
-  const check::Vector<float> shares = check::Download(device_pooled, kImages * kOut);
+  const std::vector<float> shares = check::Download(device_pooled, kImages * kOut);
   for (int n = 0; n < kImages; ++n) {
     double sum = 0;
     for (int k = 0; k < kOut; ++k) sum += shares[n * kOut + k];

@@ -9,7 +9,7 @@
 #define CHECK_RAND(call) REQUIRE((call) == CURAND_STATUS_SUCCESS)
 
 // The first `count` words of a generator.
-check::Vector<unsigned> Words(curandRngType_t type, bool host, size_t count) {
+std::vector<unsigned> Words(curandRngType_t type, bool host, size_t count) {
   curandGenerator_t generator;
   CHECK_RAND(host ? curandCreateGeneratorHost(&generator, type)
                   : curandCreateGenerator(&generator, type));
@@ -19,7 +19,7 @@ check::Vector<unsigned> Words(curandRngType_t type, bool host, size_t count) {
   } else {
     CHECK_RAND(curandSetPseudoRandomGeneratorSeed(generator, 20240607));
   }
-  check::Vector<unsigned> words(count);
+  std::vector<unsigned> words(count);
   if (host) {
     CHECK_RAND(curandGenerate(generator, words.data(), count));
   } else {
@@ -53,7 +53,7 @@ int main() {
   float* device = check::Zeroed<float>(kCount);
   CHECK_RAND(curandGenerateNormal(generator, device, kCount, 3.0f, 2.0f));
   CHECK(cudaStreamSynchronize(stream));
-  const check::Vector<float> normal = check::Download(device, kCount);
+  const std::vector<float> normal = check::Download(device, kCount);
   double sum = 0, squares = 0;
   for (float value : normal) sum += value;
   const double mean = sum / kCount;

@@ -9,7 +9,7 @@
 
 #define CHECK_SOLVER(call) REQUIRE((call) == CUSOLVER_STATUS_SUCCESS)
 
-void Verdict(const char* what, const check::Vector<double>& got, const check::Vector<double>& want,
+void Verdict(const char* what, const std::vector<double>& got, const std::vector<double>& want,
              double limit) {
   for (size_t i = 0; i < want.size(); ++i) {
     if (std::fabs(got[i] - want[i]) <= limit) continue;
@@ -22,8 +22,8 @@ void Verdict(const char* what, const check::Vector<double>& got, const check::Ve
 
 // The matrix 4 I + [1 where |i - j| = 1], symmetric and positive definite. Its eigenvalues are
 // 4 + 2 cos(pi k / (n + 1)).
-check::Vector<double> Tridiagonal(int n) {
-  check::Vector<double> matrix(n * n, 0.0);
+std::vector<double> Tridiagonal(int n) {
+  std::vector<double> matrix(n * n, 0.0);
   for (int i = 0; i < n; ++i) {
     matrix[i * n + i] = 4;
     if (i > 0) matrix[i * n + i - 1] = matrix[(i - 1) * n + i] = 1;
@@ -31,8 +31,8 @@ check::Vector<double> Tridiagonal(int n) {
   return matrix;
 }
 
-check::Vector<double> Eigenvalues(int n) {
-  check::Vector<double> values(n);
+std::vector<double> Eigenvalues(int n) {
+  std::vector<double> values(n);
   for (int k = 1; k <= n; ++k) values[k - 1] = 4 + 2 * std::cos(M_PI * k / (n + 1));
   std::sort(values.begin(), values.end());
   return values;
@@ -40,7 +40,7 @@ check::Vector<double> Eigenvalues(int n) {
 
 void TestLu(cusolverDnHandle_t handle, int n) {
   check::Random random(n);
-  check::Vector<double> matrix(n * n), x(n), b(n, 0.0);
+  std::vector<double> matrix(n * n), x(n), b(n, 0.0);
   for (double& value : matrix) value = static_cast<int>(random.Next32() % 7) - 3;
   for (int i = 0; i < n; ++i) {
     matrix[i * n + i] += 4 * n;
@@ -69,8 +69,8 @@ void TestLu(cusolverDnHandle_t handle, int n) {
 }
 
 void TestCholesky(cusolverDnHandle_t handle, int n) {
-  const check::Vector<double> matrix = Tridiagonal(n);
-  check::Vector<double> x(n), b(n, 0.0);
+  const std::vector<double> matrix = Tridiagonal(n);
+  std::vector<double> x(n), b(n, 0.0);
   for (int i = 0; i < n; ++i) x[i] = i % 5 - 2;
   for (int column = 0; column < n; ++column)
     for (int row = 0; row < n; ++row) b[row] += matrix[column * n + row] * x[column];
@@ -107,7 +107,7 @@ void TestSingularValues(cusolverDnHandle_t handle, int n) {
                                 work_size, nullptr, info));
   CHECK(cudaDeviceSynchronize());
   REQUIRE(check::Download(info, 1)[0] == 0);
-  check::Vector<double> want = Eigenvalues(n);  // all of them are positive
+  std::vector<double> want = Eigenvalues(n);  // all of them are positive
   std::reverse(want.begin(), want.end());
   Verdict("singular values", check::Download(values, n), want, 1e-10);
   for (void* memory :

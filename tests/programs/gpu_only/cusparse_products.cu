@@ -8,8 +8,8 @@
 
 struct Matrix {
   int rows, columns;
-  check::Vector<int> row_begins, row_of, column_of;
-  check::Vector<float> values;
+  std::vector<int> row_begins, row_of, column_of;
+  std::vector<float> values;
 };
 
 Matrix Make(int rows, int columns) {
@@ -26,9 +26,9 @@ Matrix Make(int rows, int columns) {
   return matrix;
 }
 
-check::Vector<float> Dense(int count) {
+std::vector<float> Dense(int count) {
   check::Random random(count);
-  check::Vector<float> values(count);
+  std::vector<float> values(count);
   for (float& value : values) value = static_cast<float>(static_cast<int>(random.Next32() % 9) - 4);
   return values;
 }
@@ -44,8 +44,8 @@ int main() {
   float* values = check::Upload(matrix.values);
   const float alpha = 1, beta = 0;
 
-  const check::Vector<float> x = Dense(matrix.columns);
-  check::Vector<float> want(matrix.rows, 0.0f);
+  const std::vector<float> x = Dense(matrix.columns);
+  std::vector<float> want(matrix.rows, 0.0f);
   for (int i = 0; i < count; ++i)
     want[matrix.row_of[i]] += matrix.values[i] * x[matrix.column_of[i]];
   float* device_x = check::Upload(x);
@@ -81,8 +81,8 @@ int main() {
   }
 
   constexpr int kRight = 24;  // columns of the dense matrix
-  const check::Vector<float> dense = Dense(matrix.columns * kRight);
-  check::Vector<float> product(matrix.rows * kRight, 0.0f);
+  const std::vector<float> dense = Dense(matrix.columns * kRight);
+  std::vector<float> product(matrix.rows * kRight, 0.0f);
   for (int column = 0; column < kRight; ++column) {
     for (int i = 0; i < count; ++i) {
       product[column * matrix.rows + matrix.row_of[i]] +=

@@ -66,7 +66,7 @@ __global__ void AskDevice(int* results) {
 }
 
 int main() {
-  check::Vector<uint32_t> data(kCount);
+  std::vector<uint32_t> data(kCount);
   uint32_t state = 12345;
   for (uint32_t& value : data) value = (state = state * 1664525u + 1013904223u) >> 8;
   uint32_t* sorted;
@@ -74,7 +74,7 @@ int main() {
   CHECK(cudaMemcpy(sorted, data.data(), kCount * sizeof(uint32_t), cudaMemcpyDefault));
   Sort<<<1, 1>>>(sorted, kCount, 20);
   CHECK(cudaGetLastError());
-  check::Vector<uint32_t> got(kCount);
+  std::vector<uint32_t> got(kCount);
   CHECK(cudaMemcpy(got.data(), sorted, kCount * sizeof(uint32_t), cudaMemcpyDefault));
   std::sort(data.begin(), data.end());
   REQUIRE(got == data);

@@ -12,14 +12,14 @@
 #define CHECK_RTC(call) REQUIRE((call) == NVRTC_SUCCESS)
 #define CHECK_DRIVER(call) REQUIRE((call) == CUDA_SUCCESS)
 
-check::Vector<char> Compile(const char* source, const char* architecture) {
+std::vector<char> Compile(const char* source, const char* architecture) {
   nvrtcProgram program;
   CHECK_RTC(nvrtcCreateProgram(&program, source, "piece.cu", 0, nullptr, nullptr));
   const char* options[] = {architecture, "-rdc=true"};
   CHECK_RTC(nvrtcCompileProgram(program, 2, options));
   size_t bytes = 0;
   CHECK_RTC(nvrtcGetPTXSize(program, &bytes));
-  check::Vector<char> ptx(bytes);
+  std::vector<char> ptx(bytes);
   CHECK_RTC(nvrtcGetPTX(program, ptx.data()));
   CHECK_RTC(nvrtcDestroyProgram(&program));
   return ptx;
@@ -31,9 +31,9 @@ int main() {
   CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
   CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
   const std::string number = std::to_string(major * 10 + minor);
-  const check::Vector<char> callee =
+  const std::vector<char> callee =
       Compile("__device__ int Twice(int x) { return 2 * x; }", ("-arch=compute_" + number).c_str());
-  const check::Vector<char> caller = Compile(
+  const std::vector<char> caller = Compile(
       "__device__ int Twice(int x);\n"
       "extern \"C\" __global__ void Apply(int* values) {\n"
       "  values[threadIdx.x] = Twice(values[threadIdx.x]) + 1;\n"
@@ -49,7 +49,7 @@ int main() {
   CHECK_LINK(nvJitLinkComplete(link));
   size_t bytes = 0;
   CHECK_LINK(nvJitLinkGetLinkedCubinSize(link, &bytes));
-  check::Vector<char> cubin(bytes);
+  std::vector<char> cubin(bytes);
   CHECK_LINK(nvJitLinkGetLinkedCubin(link, cubin.data()));
   CHECK_LINK(nvJitLinkDestroy(&link));
 
@@ -57,7 +57,7 @@ int main() {
   CHECK_DRIVER(cuModuleLoadData(&module, cubin.data()));
   CUfunction function;
   CHECK_DRIVER(cuModuleGetFunction(&function, module, "Apply"));
-  check::Vector<int> values(64), want(64);
+  std::vector<int> values(64), want(64);
   for (int i = 0; i < 64; ++i) {
     values[i] = i * i;
     want[i] = 2 * i * i + 1;

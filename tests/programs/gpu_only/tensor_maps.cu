@@ -64,7 +64,7 @@ CUtensorMap Map(CUdeviceptr tensor, int width, int height, int box_columns,
 int main() {
   check::UsePrimaryContext();
   constexpr int kWidth = 200, kHeight = 100;
-  check::Vector<float> host(kWidth * kHeight);
+  std::vector<float> host(kWidth * kHeight);
   for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<float>(i);
   float* const a = check::Upload(host);
   float* const b = check::Zeroed<float>(host.size());
@@ -80,7 +80,7 @@ int main() {
   CHECK_CU(cuTensorMapReplaceAddress(&moved, b));
   REQUIRE(std::memcmp(&moved, &to, sizeof to) == 0);
 
-  check::Vector<float> want(host.size(), 0.0f), want_raw(kRows * kColumns);
+  std::vector<float> want(host.size(), 0.0f), want_raw(kRows * kColumns);
   const struct {
     const char* name;
     int x, y;
