@@ -61,6 +61,8 @@ class Binding {
   Partition& ForKind(SchedEntity::Kind kind) const { return InGroup(entity_->Choose(kind)); }
   // The whole device, in the session's group.
   Partition& whole() const { return space_.urgent() ? *urgent_ : device_.whole(); }
+  // Whether the session's work runs in the urgent group.
+  bool InUrgentGroup() const { return space_.urgent(); }
   // Whether the partition is in the session's group.
   bool IsInGroup(const Partition& partition) const {
     return (&partition == urgent_) == space_.urgent();

@@ -335,6 +335,20 @@ class Partition {
   virtual absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) = 0;
 };
 
+// Keeps the urgent time-slice group on the device while the group has no work for a moment. Without
+// a hold the ordinary group gets the device at once, and the next urgent operation has to preempt it
+// again. Threading: one thread at a time.
+class GroupHold {
+ public:
+  // Ends the hold.
+  virtual ~GroupHold() = default;
+  // The hold lasts for this time from now on, whatever it lasted before. Cheap while it lasts;
+  // otherwise begins a hold behind the work that was submitted before. The device bounds the time.
+  virtual absl::Status HoldFor(int64_t nanoseconds) = 0;
+  // Ends the hold. It is over before work that is submitted after this call needs its resources.
+  virtual void End() = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -346,6 +360,8 @@ class Device {
   // work stops the work of all other partitions and runs until it is complete. It runs as soon as
   // it is submitted, after about properties().preemption.latency_ns.
   virtual Partition* urgent() { return nullptr; }
+  // Null if the device needs no holds. ResourceExhausted if all are in use.
+  virtual absl::StatusOr<std::unique_ptr<GroupHold>> CreateHold() { return nullptr; }
   // Creates a partition of `count` SMs from `first` on, both multiples of properties().sm_group.
   // SMs that fill no whole group belong to the last group. Partitions may overlap. Slow and may
   // drain the device, so only at start.

@@ -55,6 +55,7 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       order_(device, space, queues, fences_, binding_, counters_),
       timer_(device, binding_),
       account_(device, space, binding_, order_, timer_),
+      hold_(device, binding_),
       events_(device, space) {}
 
 GpuCoroutine::~GpuCoroutine() = default;
@@ -62,6 +63,7 @@ GpuCoroutine::~GpuCoroutine() = default;
 void GpuCoroutine::Detach() {
   if (entity() == nullptr) return;
   account_.Forget();
+  hold_.End();
   binding_.Detach();
 }
 
@@ -115,6 +117,9 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
   }
   Partition& partition = binding_.ForLaunch(kernel, shape, estimate);
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Prepare(*stream, partition));
+  const bool hold = hold_.wanted();
+  if (hold) [[unlikely]]
+    hold_.BeforeKernel(kernel, shape);
   const auto launch = [&](Queue& on) {
     if (!shape.has_priority) [[likely]]
       return on.Launch(space_, kernel, shape, parameters);
@@ -132,6 +137,8 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
     DETSHARE_ASSIGN_OR_RETURN(Queue* const larger, order_.Prepare(*stream, whole()));
     status = launch(*larger);
   }
+  if (hold) [[unlikely]]
+    hold_.AfterOperation();
   if (known.operation != nullptr) account_.FenceIfDue(*stream);
   if (status.ok()) counters_.AddLaunch();
   return status;
@@ -189,6 +196,9 @@ absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
   if (known != nullptr) account_.Add(*stream, known->operation->Estimate(0));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Prepare(*stream, partition));
   if (waits) account_.BeforeWait(*stream);
+  // The kernels of a graph leave no gaps, and some may need every place on the SMs.
+  if (hold_.wanted()) [[unlikely]]
+    hold_.BeforeGraph();
   absl::Status status =
       timer_.Run(*stream, *queue, partition, known, binding_.traced() ? "graph" : "",
                  [&] { return submit(*queue); });

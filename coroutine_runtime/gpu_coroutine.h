@@ -8,6 +8,7 @@
 //     Binding            on which partition the next operation runs
 //     StreamOrder        which stream waits for which, on which queue
 //     WorkAccount        what the sched entity is told about submitted and completed work
+//     GapHold            keeps the device in the gaps between urgent operations
 //     OperationTimer     how long operations run
 //     OperationCounters  how many operations were submitted
 //     PeerQueue          work that another device of the session executes
@@ -51,6 +52,7 @@
 #include "coroutine_runtime/event_table.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/fence_pool.h"
+#include "coroutine_runtime/gap_hold.h"
 #include "coroutine_runtime/logical_stream.h"
 #include "coroutine_runtime/object_ids.h"
 #include "coroutine_runtime/operation_counters.h"
@@ -210,7 +212,9 @@ class GpuCoroutine {
   // Checks how far the work is, and notifies the scheduler. `pause`: no record has come for some
   // time, so the end of all work should be detected.
   void WatchWork(bool pause) {
-    if (entity() != nullptr) account_.Watch(pause);
+    if (entity() == nullptr) return;
+    account_.Watch(pause);
+    hold_.Watch();
   }
   // Whether WatchWork() may have something to detect even without a new record.
   bool watching_work() const { return account_.watching(); }
@@ -253,6 +257,7 @@ class GpuCoroutine {
   StreamOrder order_;
   OperationTimer timer_;
   WorkAccount account_;
+  GapHold hold_;
   StreamTable streams_;
   EventTable events_;
   std::vector<GpuGraph*> unready_;

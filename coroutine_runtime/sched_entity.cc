@@ -237,6 +237,10 @@ void SchedEntity::SetWorking(bool working) {
   const Nanoseconds now = clock_.NowNanoseconds();
   if (working) {
     if (changed_at_ != 0) Follow(figures_.typical_gap, now - changed_at_);
+    if (now - changed_at_ >= kRequestPause) {
+      typical_request_ = (typical_request_ + request_operations_) / 2;
+      request_operations_ = 0;
+    }
     changed_at_ = now;
     burst_ = 0;
     disturbed_ = board_.occupied.load(std::memory_order_relaxed) > (occupies_ ? 1 : 0);
@@ -280,6 +284,7 @@ void SchedEntity::Started(Nanoseconds estimate, bool counts) {
 
 void SchedEntity::AddToBurst(Nanoseconds estimate) {
   SetWorking(true);
+  ++request_operations_;
   burst_ += estimate;
   // The burst may be longer than usual.
   if (burst_ > usual_until_) Restrict(/*begins=*/false);

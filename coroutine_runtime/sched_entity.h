@@ -10,6 +10,7 @@
 // policy does not need it), both calls cost a comparison or two on memory that nobody writes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -220,6 +221,13 @@ class alignas(64) SchedEntity {
     }
   }
   Nanoseconds in_flight() const { return in_flight_; }
+  // Whether the coroutine has work.
+  bool working() const { return working_; }
+  // Whether its requests consist of many operations, between which the device may run dry. A
+  // request ends with a long pause.
+  bool ManyOperations() const {
+    return std::max(typical_request_, request_operations_) >= kManyOperations;
+  }
   // Whether another coroutine of the device is throttled, and so may wait for this one's work to
   // end.
   bool others_throttled() const {
@@ -251,6 +259,8 @@ class alignas(64) SchedEntity {
   void SetWorking(bool working);
 
   static constexpr Nanoseconds kMaxParked = 10 * policy::kMillisecond;
+  static constexpr Nanoseconds kRequestPause = policy::kMillisecond;
+  static constexpr uint32_t kManyOperations = 8;
 
   // ---- used by the worker only
   SchedBoard& board_;
@@ -277,6 +287,8 @@ class alignas(64) SchedEntity {
   int counted_rank_ = 0;
   bool news_ = false;
   uint32_t since_move_ = 0, next_place_ = 0;
+  // The operations since the latest pause of kRequestPause, and those of a typical request.
+  uint32_t request_operations_ = 0, typical_request_ = 0;
   double known_time_ = 0, bound_time_ = 0;
   Nanoseconds burst_ = 0;        // work of the running burst
   Nanoseconds usual_until_ = 0;  // a burst beyond this may restrict others for longer

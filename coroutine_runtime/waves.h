@@ -12,4 +12,9 @@ namespace detshare {
 uint64_t WavesOf(const DeviceProperties& properties, const KernelInfo& kernel,
                  const LaunchShape& shape);
 
+// Returns whether the launch needs another wave if one block of it fewer fits at a time. True for
+// grids whose blocks must run together.
+bool NeedsEveryPlace(const DeviceProperties& properties, const KernelInfo& kernel,
+                     const LaunchShape& shape);
+
 }  // namespace detshare

@@ -53,5 +53,24 @@ TEST_CASE("Grids whose blocks run together, and invalid grids, have one wave") {
   CHECK(WavesOf(Properties(), kernel, shape) > 1);
 }
 
+TEST_CASE("A grid that fills the device exactly needs every place") {
+  KernelInfo kernel;
+  kernel.attributes[1] = 200'000;  // one block on each SM
+  kernel.attributes[4] = 32;
+  LaunchShape shape;
+  shape.block.x = 256;
+  const auto needs = [&](uint32_t blocks) {
+    shape.grid.x = blocks;
+    return NeedsEveryPlace(Properties(), kernel, shape);
+  };
+  CHECK_FALSE(needs(131));
+  CHECK(needs(132));
+  CHECK_FALSE(needs(133));  // two waves in any case
+  CHECK(needs(264));
+  CHECK_FALSE(needs(100));
+  shape.cooperative = true;
+  CHECK(needs(100));
+}
+
 }  // namespace
 }  // namespace detshare

@@ -73,6 +73,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
     self->properties_.preemption.reason = "it is off in the configuration";
   }
   if (self->context_->urgent != nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(self->holds_, HoldPool::Create(*self->context_));
     self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
                                                     nullptr, 0, self->properties_.sm_count);
   }
@@ -83,6 +84,7 @@ CudaDevice::~CudaDevice() {
   if (context_ == nullptr) return;
   whole_.reset();
   urgent_.reset();
+  holds_.reset();
   reclaimer_.reset();
   images_.reset();
   context_->Enter();
@@ -182,6 +184,11 @@ absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first
   return std::make_unique<CudaPartition>(context_->ordinary, *reclaimer_,
                                          std::make_shared<GreenContext>(*context_, green), first,
                                          count);
+}
+
+absl::StatusOr<std::unique_ptr<GroupHold>> CudaDevice::CreateHold() {
+  if (holds_ == nullptr) return nullptr;
+  return holds_->CreateHold();
 }
 
 absl::StatusOr<std::unique_ptr<Marker>> CudaDevice::CreateMarker(bool timed) {

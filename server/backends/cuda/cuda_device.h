@@ -10,6 +10,7 @@
 #include "coroutine_runtime/device.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/cuda_hold.h"
 #include "server/backends/cuda/cuda_images.h"
 #include "server/backends/cuda/cuda_queue.h"
 #include "server/backends/cuda/cuda_tensor_maps.h"
@@ -30,6 +31,7 @@ class CudaDevice final : public Device {
   const DeviceProperties& properties() const override { return properties_; }
   Partition& whole() override { return *whole_; }
   Partition* urgent() override { return urgent_.get(); }
+  absl::StatusOr<std::unique_ptr<GroupHold>> CreateHold() override;
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override;
   absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override;
   absl::StatusOr<bool> Reached(Marker& marker) override;
@@ -77,6 +79,7 @@ class CudaDevice final : public Device {
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;
   std::unique_ptr<CudaPartition> urgent_;  // null: the device cannot preempt
+  std::unique_ptr<HoldPool> holds_;        // null: the same
   // Group i begins at SM i * sm_group. The last group holds the SMs that the driver left over, so
   // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;

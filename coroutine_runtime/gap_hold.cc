@@ -1,0 +1,53 @@
+#include "coroutine_runtime/gap_hold.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coroutine_runtime/waves.h"
+
+namespace detshare {
+namespace {
+
+// Longer than the gaps of a program that is busy submitting, and shorter than a preemption and the
+// way back together, which an unused hold costs the others (docs/preemption.md).
+constexpr Nanoseconds kLinger = 150 * policy::kMicrosecond;
+// Known work counts up to this time. Longer work is seen again before it is complete.
+constexpr Nanoseconds kLongestWork = 20 * policy::kMillisecond;
+
+}  // namespace
+
+void GapHold::BeforeKernel(const Kernel& kernel, const LaunchShape& shape) {
+  if (held_ && NeedsEveryPlace(device_.properties(), kernel.info(), shape)) End();
+}
+
+void GapHold::AfterOperation() {
+  working_ = true;
+  HoldFor(std::min(binding_.entity()->in_flight(), kLongestWork) + kLinger);
+}
+
+void GapHold::Watch() {
+  if (!held_ || !working_) return;
+  if (binding_.followed() && binding_.entity()->working()) return;
+  working_ = false;
+  HoldFor(kLinger);
+}
+
+void GapHold::HoldFor(Nanoseconds time) {
+  if (hold_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<GroupHold>> made = device_.CreateHold();
+    if (!made.ok() || *made == nullptr) {
+      possible_ = false;
+      return;
+    }
+    hold_ = *std::move(made);
+  }
+  held_ = hold_->HoldFor(time).ok();
+}
+
+void GapHold::End() {
+  if (!held_) return;
+  held_ = false;
+  hold_->End();
+}
+
+}  // namespace detshare

@@ -1,0 +1,59 @@
+// Keeps the device for an urgent session in the short gaps between the operations of a request.
+//
+// A program that submits many short operations lets the device run dry again and again. In each
+// such gap the hardware would give the device to the ordinary time-slice group, and the next
+// operation would wait until it has preempted that group. So while other coroutines have work, a
+// session in the urgent group holds the device (GroupHold) during its requests and for kLinger
+// after the last operation. A session whose requests are few operations, such as one graph, holds
+// nothing.
+//
+//     operation   hold ends before it if it needs every place on the SMs, because the hold takes one
+//     submitted   hold lasts until the known work is likely to be complete, and kLinger longer
+//     idle        hold lasts for kLinger
+//
+// Threading: the coroutine's thread. No call waits for the GPU. Errors: none; without a hold the
+// work is only slower.
+#pragma once
+
+#include <memory>
+
+#include "coroutine_runtime/binding.h"
+#include "coroutine_runtime/device.h"
+
+namespace detshare {
+
+class GapHold {
+ public:
+  // The arguments outlive the object.
+  GapHold(Device& device, const Binding& binding)
+      : device_(device), binding_(binding), possible_(device.urgent() != nullptr) {}
+  GapHold(const GapHold&) = delete;
+  GapHold& operator=(const GapHold&) = delete;
+
+  // Whether the session should hold the device now.
+  bool wanted() const {
+    if (!possible_) [[likely]]
+      return false;
+    return binding_.followed() && binding_.InUrgentGroup() && binding_.entity()->ManyOperations() &&
+           binding_.entity()->contended();
+  }
+  // Called before and after the submission of an operation while wanted().
+  void BeforeKernel(const Kernel& kernel, const LaunchShape& shape);
+  void BeforeGraph() { End(); }
+  void AfterOperation();
+  // Called from time to time while no operation comes.
+  void Watch();
+  void End();
+
+ private:
+  void HoldFor(Nanoseconds time);
+
+  Device& device_;
+  const Binding& binding_;
+  bool possible_;  // false: the device has no urgent group, or no hold for this session
+  bool held_ = false;
+  bool working_ = false;  // the hold is for work that is not known to be complete
+  std::unique_ptr<GroupHold> hold_;
+};
+
+}  // namespace detshare

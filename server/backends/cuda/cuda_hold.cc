@@ -1,0 +1,167 @@
+#include "server/backends/cuda/cuda_hold.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
+
+namespace detshare::cuda {
+namespace {
+
+constexpr int kTimeBits = 40;
+constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;
+// A daemon that hangs does not keep the device from the ordinary group for longer.
+constexpr int64_t kLongest = 50'000'000;
+
+constexpr char kHoldPtx[] = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry hold(.param .u64 words)
+{
+  .reg .pred %p;
+  .reg .b64 %word, %request, %latest, %now, %deadline, %time;
+  ld.param.u64 %word, [words];
+  mov.u64 %latest, 0;
+  mov.u64 %deadline, 0;
+LOOP:
+  ld.relaxed.sys.global.u64 %request, [%word];
+  mov.u64 %now, %globaltimer;
+  setp.eq.u64 %p, %request, %latest;
+  @%p bra SAME;
+  mov.u64 %latest, %request;
+  and.b64 %time, %request, 0xFFFFFFFFFF;
+  add.u64 %deadline, %now, %time;
+SAME:
+  setp.ge.u64 %p, %now, %deadline;
+  @%p bra END;
+  nanosleep.u32 300;
+  bra LOOP;
+END:
+  ret;
+}
+)";
+
+}  // namespace
+
+class CudaHold final : public GroupHold {
+ public:
+  CudaHold(HoldPool& pool, HoldPool::Words& words, CUstream stream)
+      : pool_(pool), words_(words), stream_(stream) {}
+
+  ~CudaHold() override {
+    End();
+    CudaContext& gpu = pool_.gpu_;
+    gpu.urgent->Enter();
+    // Waits for some microseconds, because the words may be used again.
+    gpu.Check(gpu.api.cuStreamSynchronize(stream_), "cuStreamSynchronize").IgnoreError();
+    gpu.api.cuStreamDestroy(stream_);
+    const std::lock_guard<std::mutex> lock(pool_.mutex_);
+    pool_.free_.push_back(&words_);
+  }
+
+  absl::Status HoldFor(int64_t nanoseconds) override {
+    Request(static_cast<uint64_t>(std::clamp<int64_t>(nanoseconds, 0, kLongest)));
+    // Acquire: pairs with the GPU's store behind the kernel.
+    if (words_.ended.load(std::memory_order_acquire) != launched_) return absl::OkStatus();
+    CudaContext& gpu = pool_.gpu_;
+    gpu.urgent->Enter();
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream_;
+    uint64_t word = reinterpret_cast<uint64_t>(&words_.request);
+    void* parameters[] = {&word};
+    DETSHARE_RETURN_IF_ERROR(gpu.Check(
+        gpu.api.cuLaunchKernelEx(&config, pool_.kernel_, parameters, nullptr), "cuLaunchKernelEx"));
+    DETSHARE_RETURN_IF_ERROR(gpu.Check(
+        gpu.api.cuStreamWriteValue64(stream_, reinterpret_cast<CUdeviceptr>(&words_.ended),
+                                     launched_ + 1, CU_STREAM_WRITE_VALUE_DEFAULT),
+        "cuStreamWriteValue64"));
+    ++launched_;
+    return absl::OkStatus();
+  }
+
+  void End() override {
+    if (words_.ended.load(std::memory_order_relaxed) != launched_) Request(0);
+  }
+
+ private:
+  void Request(uint64_t time) {
+    words_.request.store(++requests_ << kTimeBits | time, std::memory_order_release);
+  }
+
+  HoldPool& pool_;
+  HoldPool::Words& words_;
+  const CUstream stream_;
+  uint64_t requests_ = 0;
+  uint64_t launched_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
+  static_assert(sizeof(Words) == 128);
+  std::unique_ptr<HoldPool> pool(new HoldPool(gpu));
+  void* const page =
+      mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return absl::ErrnoToStatus(errno, "no page for the words of holds");
+  pool->page_ = page;
+  gpu.Enter();
+  DETSHARE_RETURN_IF_ERROR(
+      gpu.Check(gpu.api.cuMemHostRegister(
+                    page, kPageBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+                "cuMemHostRegister"));
+  pool->registered_ = true;
+  CUdeviceptr mapped = 0;
+  DETSHARE_RETURN_IF_ERROR(
+      gpu.Check(gpu.api.cuMemHostGetDevicePointer(&mapped, page, 0), "cuMemHostGetDevicePointer"));
+  if (mapped != reinterpret_cast<CUdeviceptr>(page))
+    return CudaError(kCudaErrorNotSupported, "the GPU sees registered memory at another address");
+  CUkernel kernel = nullptr;
+  DETSHARE_RETURN_IF_ERROR(gpu.Check(gpu.api.cuLibraryLoadData(&pool->library_, kHoldPtx, nullptr,
+                                                               nullptr, 0, nullptr, nullptr, 0),
+                                     "cuLibraryLoadData"));
+  DETSHARE_RETURN_IF_ERROR(
+      gpu.Check(gpu.api.cuLibraryGetKernel(&kernel, pool->library_, "hold"), "cuLibraryGetKernel"));
+  gpu.urgent->Enter();
+  DETSHARE_RETURN_IF_ERROR(
+      gpu.Check(gpu.api.cuKernelGetFunction(&pool->kernel_, kernel), "cuKernelGetFunction"));
+  for (size_t i = 0; i < kPageBytes / sizeof(Words); ++i)
+    pool->free_.push_back(new (static_cast<std::byte*>(page) + i * sizeof(Words)) Words{});
+  return pool;
+}
+
+HoldPool::~HoldPool() {
+  gpu_.Enter();
+  if (library_ != nullptr) gpu_.api.cuLibraryUnload(library_);
+  if (registered_) gpu_.api.cuMemHostUnregister(page_);
+  if (page_ != nullptr) munmap(page_, kPageBytes);
+}
+
+absl::StatusOr<std::unique_ptr<GroupHold>> HoldPool::CreateHold() {
+  Words* words = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (free_.empty()) return absl::ResourceExhaustedError("all holds of the device are in use");
+    words = free_.back();
+    free_.pop_back();
+  }
+  words->request.store(0, std::memory_order_relaxed);
+  words->ended.store(0, std::memory_order_relaxed);
+  gpu_.urgent->Enter();
+  // The least priority: blocks of real work go first.
+  int least = 0, greatest = 0;
+  CUstream stream = nullptr;
+  gpu_.api.cuCtxGetStreamPriorityRange(&least, &greatest);
+  const absl::Status status =
+      gpu_.Check(gpu_.api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, least),
+                 "cuStreamCreateWithPriority");
+  if (status.ok()) return std::make_unique<CudaHold>(*this, *words, stream);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  free_.push_back(words);
+  return status;
+}
+
+}  // namespace detshare::cuda
