@@ -13,6 +13,8 @@ namespace {
 constexpr Nanoseconds kLinger = 150 * policy::kMicrosecond;
 // Known work counts up to this time. Longer work is seen again before it is complete.
 constexpr Nanoseconds kLongestWork = 20 * policy::kMillisecond;
+constexpr Nanoseconds kLongestHold = 100 * policy::kMillisecond;
+constexpr Nanoseconds kHoldPause = 10 * policy::kMillisecond;
 
 }  // namespace
 
@@ -33,6 +35,16 @@ void GapHold::Watch() {
 }
 
 void GapHold::HoldFor(Nanoseconds time) {
+  const Nanoseconds now = binding_.entity()->Now();
+  if (now < paused_until_) return;
+  if (now >= held_until_) held_since_ = now;
+  if (now - held_since_ >= kLongestHold) {
+    paused_until_ = now + kHoldPause;
+    held_until_ = now;
+    End();
+    return;
+  }
+  held_until_ = now + time;
   if (hold_ == nullptr) {
     absl::StatusOr<std::unique_ptr<GroupHold>> made = device_.CreateHold();
     if (!made.ok() || *made == nullptr) {

@@ -11,6 +11,9 @@
 //     submitted   hold lasts until the known work is likely to be complete, and kLinger longer
 //     idle        hold lasts for kLinger
 //
+// After kLongestHold of operations without a longer gap the session holds nothing for kHoldPause, so
+// that the others progress beside a session that never pauses.
+//
 // Threading: the coroutine's thread. No call waits for the GPU. Errors: none; without a hold the
 // work is only slower.
 #pragma once
@@ -52,6 +55,9 @@ class GapHold {
   const Binding& binding_;
   bool possible_;  // false: the device has no urgent group, or no hold for this session
   bool held_ = false;
+  Nanoseconds held_since_ = 0;  // without a gap that was longer than the hold
+  Nanoseconds held_until_ = 0;
+  Nanoseconds paused_until_ = 0;
   bool working_ = false;  // the hold is for work that is not known to be complete
   std::unique_ptr<GroupHold> hold_;
 };

@@ -77,6 +77,31 @@ bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order,
   return others;
 }
 
+void PauseLongBursts(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
+                     Grant* grant, Nanoseconds* ask_again_at) {
+  const CoroutineView& view = snapshot.coroutines[index];
+  if (!order[index].urgent || !view.preempts) return;
+  bool stops_others = false;
+  for (size_t i = 0; i < order.size(); ++i) {
+    stops_others = stops_others || (snapshot.coroutines[i].has_work &&
+                                    !(order[i].urgent && snapshot.coroutines[i].preempts));
+  }
+  if (!stops_others) return;
+  const auto limit = [&](Nanoseconds window) {
+    for (Limits* limits : {&grant->idle, &grant->contended})
+      limits->window = std::min(limits->window, window);
+    if (grant->tail.has_value()) grant->tail->window = std::min(grant->tail->window, window);
+  };
+  limit(kLongBurstWindow);
+  if (!view.has_work) return;
+  constexpr Nanoseconds kCycle = kLongBurst + kBurstPause;
+  const Nanoseconds lasted = std::max<Nanoseconds>(0, Minus(snapshot.now, view.changed_at));
+  const Nanoseconds phase = lasted % kCycle;
+  if (phase >= kLongBurst) limit(0);
+  *ask_again_at = std::min(*ask_again_at,
+                           Plus(snapshot.now, (phase < kLongBurst ? kLongBurst : kCycle) - phase));
+}
+
 Grant BestEffortGrant(const Snapshot& snapshot, const CoroutineView& coroutine,
                       const BestEffortRules& rules, bool others_first) {
   const auto partition = [&](double share) {

@@ -129,6 +129,16 @@ struct Precedence {
 bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at);
 
+// A burst of urgent work that lasts longer than kLongBurst pauses for kBurstPause, again and again,
+// if it stops the work of others. So the others progress beside urgent work that never ends. The
+// window bounds the work that is still in flight when the pause begins.
+inline constexpr Nanoseconds kLongBurst = 100 * kMillisecond;
+inline constexpr Nanoseconds kBurstPause = 30 * kMillisecond;
+inline constexpr Nanoseconds kLongBurstWindow = 20 * kMillisecond;
+// Sets that in the urgent grant of coroutine `index`. Lowers `ask_again_at` as OthersFirst().
+void PauseLongBursts(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
+                     Grant* grant, Nanoseconds* ask_again_at);
+
 // The partitions that the rules' shares need beside those that every device keeps. There is one for
 // each share to which whole groups of SMs come nearer than the partitions that are there.
 std::vector<SmRange> BestEffortPartitions(const DeviceShape& device, const BestEffortRules& rules);

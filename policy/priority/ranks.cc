@@ -53,6 +53,7 @@ Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<Pre
     grant.contended = grant.idle;
     if (others_first) grant.contended.window = rules.min_window;
     SetContentionPhase(coroutine, rules, &grant);
+    PauseLongBursts(snapshot, order, index, &grant, ask_again_at);
   } else {
     grant = BestEffortGrant(snapshot, coroutine, rules, others_first);
   }

@@ -79,6 +79,7 @@ class TpotFirst final : public Policy {
           OthersFirst(snapshot, order, i, rules_.best_effort.absent_after, &decision.ask_again_at);
       decision.grants.push_back(
           GrantOf(snapshot, snapshot.coroutines[i], order[i], others_first, urgent));
+      PauseLongBursts(snapshot, order, i, &decision.grants.back(), &decision.ask_again_at);
     }
     return decision;
   }

@@ -89,7 +89,8 @@ struct UrgentSession {
 };
 
 // A kernel of one block of one thread, which leaves places on the SMs free.
-TEST_CASE_METHOD(UrgentSession, "A request of many operations holds the device until its work is done") {
+TEST_CASE_METHOD(UrgentSession,
+                 "A request of many operations holds the device until its work is done") {
   for (int i = 0; i < 7; ++i) Launch(1'000);
   CHECK_FALSE(device.held_for.has_value());
   Launch(1'000);
@@ -100,7 +101,8 @@ TEST_CASE_METHOD(UrgentSession, "A request of many operations holds the device u
   CHECK(device.held_for == kLinger);
 }
 
-TEST_CASE_METHOD(UrgentSession, "The first operation of a request holds if earlier requests had many") {
+TEST_CASE_METHOD(UrgentSession,
+                 "The first operation of a request holds if earlier requests had many") {
   Request(50);
   Request(50);
   device.held_for.reset();
@@ -129,7 +131,8 @@ TEST_CASE_METHOD(UrgentSession, "A session in the ordinary group holds nothing")
   CHECK(device.asked == 0);
 }
 
-TEST_CASE_METHOD(UrgentSession, "A kernel that needs every place on the SMs ends the hold before it") {
+TEST_CASE_METHOD(UrgentSession,
+                 "A kernel that needs every place on the SMs ends the hold before it") {
   Request(50);
   Launch(1'000);
   LaunchShape cooperative;
@@ -154,6 +157,21 @@ TEST_CASE_METHOD(UrgentSession, "A session that gets no hold does not ask again"
   Request(50);
   CHECK(device.asked == 1);
   CHECK_FALSE(hold.wanted());
+}
+
+TEST_CASE_METHOD(UrgentSession, "A session that never pauses gives the device away at times") {
+  Request(50);
+  int held = 0, not_held = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    clock.Advance(10 * policy::kMicrosecond);
+    Launch(1'000);
+    entity.Completed(entity.in_flight());
+    (device.held_for.has_value() ? held : not_held) += 1;
+  }
+  // 10 ms in 110 ms.
+  CHECK(not_held > 8'000);
+  CHECK(not_held < 10'000);
+  CHECK(held > 80'000);
 }
 
 }  // namespace
