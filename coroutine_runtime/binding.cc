@@ -26,6 +26,8 @@ bool DoesNotFitPartition(const absl::Status& status) {
 void Binding::Attach(SchedEntity& entity) {
   entity_ = &entity;
   entity_->Update();
+  // Before the first operation: objects may be made that bind the session to its group.
+  if (urgent_ != nullptr) Settle(entity_->urgent());
 }
 
 void Binding::Detach() {

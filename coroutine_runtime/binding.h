@@ -69,7 +69,10 @@ class Binding {
   }
   // Binds the session to its group because it uses the kernel, if the kernel needs that.
   void BindFor(const Kernel& kernel) const {
-    if (urgent_ != nullptr && !space_.bound() && kernel.bound_to_group()) space_.BindToGroup();
+    if (urgent_ == nullptr || space_.bound() || !kernel.bound_to_group()) [[likely]]
+      return;
+    if (entity_ != nullptr) Settle(entity_->urgent());
+    space_.BindToGroup();
   }
   // Where a launch with this estimated duration runs. The estimate is 0 while work is not followed.
   Partition& ForLaunch(Kernel& kernel, const LaunchShape& shape, Nanoseconds estimate) const;
@@ -102,12 +105,16 @@ class Binding {
   // Moves the session to the group where the entity wants it.
   Partition& InGroup(Partition& wanted) const {
     if (urgent_ == nullptr) return wanted;
-    if (!space_.bound()) {
-      space_.set_urgent(entity_->urgent() || &wanted == urgent_);
-    } else if (!space_.urgent()) {
-      entity_->NoteOrdinary();
-    }
+    Settle(entity_->urgent() || &wanted == urgent_);
     return IsInGroup(wanted) ? wanted : whole();
+  }
+  // The session's work should run in this group. Requires an entity, and a device that can preempt.
+  void Settle(bool urgent) const {
+    if (space_.bound()) {
+      entity_->NoteBoundTo(space_.urgent());
+    } else {
+      space_.set_urgent(urgent);
+    }
   }
 
   Device& device_;

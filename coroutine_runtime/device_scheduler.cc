@@ -208,7 +208,8 @@ void DeviceScheduler::Decide() {
     view.changed_at = report.changed_at;
     view.in_flight = report.in_flight;
     view.throttled_since = report.throttled_since;
-    view.preempts = device_.urgent() != nullptr && !report.ordinary;
+    view.preempts = device_.urgent() != nullptr && !report.bound_ordinary;
+    view.always_preempts = report.bound_urgent;
     view.device_time = report.device_time;
     view.longest_operation = report.longest_operation;
     view.typical_operation = report.typical_operation;
@@ -428,7 +429,9 @@ void DeviceScheduler::Run() {
 // ---- reports
 
 bool DeviceScheduler::Preempts(const Entry& entry) const {
-  return device_.urgent() != nullptr && entry.grant.urgent && !entry.entity->report().ordinary;
+  if (device_.urgent() == nullptr) return false;
+  const SchedEntityReport report = entry.entity->report();
+  return report.bound_urgent || (entry.grant.urgent && !report.bound_ordinary);
 }
 
 const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partition) const {

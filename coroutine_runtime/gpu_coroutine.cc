@@ -92,6 +92,17 @@ absl::StatusOr<uint64_t> GpuCoroutine::SerialOf(StreamId id) {
   return stream->serial;
 }
 
+absl::StatusOr<bool> GpuCoroutine::MarkWork(uint64_t serial, Marker& marker) {
+  for (const auto& [id, context] : streams_.contexts()) {
+    for (LogicalStream* const stream : context->streams) {
+      if (stream->serial != serial || stream->queue == nullptr) continue;
+      DETSHARE_RETURN_IF_ERROR(stream->queue->Record(marker));
+      return true;
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<Queue*> GpuCoroutine::PrepareInPlace(LogicalStream& stream) {
   return order_.Prepare(stream, binding_.ForOther(stream.partition));
 }
@@ -348,12 +359,13 @@ Task<absl::Status> GpuCoroutine::IdleForMemory() {
 
 absl::StatusOr<PeerQueue*> GpuCoroutine::FindOrCreatePeerQueue(LogicalStream& stream,
                                                                GpuCoroutine& host) {
+  Partition& partition = host.partition();
   for (PeerQueue& peer : stream.peers) {
-    if (peer.IsAt(host.queues_)) return &peer;
+    if (peer.IsAt(host.queues_) && host.IsInGroup(peer.partition())) return &peer;
   }
   const int priority = QueuePriority(host.device_.properties(), stream.priority, binding_.urgent());
   DETSHARE_ASSIGN_OR_RETURN(PeerQueue peer,
-                            PeerQueue::Create(device_, host.queues_, host.partition(), priority));
+                            PeerQueue::Create(device_, host.queues_, partition, priority));
   stream.peers.push_back(std::move(peer));
   return &stream.peers.back();
 }

@@ -156,6 +156,9 @@ class GpuCoroutine {
                       const DurationCache::Lookup* known = nullptr, bool waits = false);
   // Returns a number that distinguishes streams which had the same id one after the other.
   absl::StatusOr<uint64_t> SerialOf(StreamId stream);
+  // Records the marker behind the present work of the stream with this number, where the stream is.
+  // Returns false if the stream is gone, so that its work is complete.
+  absl::StatusOr<bool> MarkWork(uint64_t serial, Marker& marker);
   // Counts the launch of a graph with this number of kernels.
   void CountGraph(uint64_t kernels) { counters_.AddGraph(kernels); }
   // Counts another submitted operation.

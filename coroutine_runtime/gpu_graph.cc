@@ -141,7 +141,9 @@ absl::StatusOr<GpuGraph::Instance*> GpuGraph::FittingInstance(Partition& wanted,
 }
 
 void GpuGraph::Want(Partition& partition) {
-  if (Existing(partition) != nullptr || sms_ > partition.sm_count() ||
+  const bool fits = sms_ <= partition.sm_count() || &partition == &coroutine_.whole();
+  const bool reached = !coroutine_.space().bound() || coroutine_.IsInGroup(partition);
+  if (!fits || !reached || Existing(partition) != nullptr ||
       std::find(wanted_.begin(), wanted_.end(), &partition) != wanted_.end()) {
     return;
   }
@@ -149,8 +151,30 @@ void GpuGraph::Want(Partition& partition) {
   coroutine_.AddUnready(*this);
 }
 
+absl::Status GpuGraph::LeaveOtherGroup() {
+  if (left_other_group_ || !coroutine_.space().bound()) return absl::OkStatus();
+  const auto is_outside = [&](const Partition& partition) {
+    return !coroutine_.IsInGroup(partition);
+  };
+  if (last_partition_ != nullptr && is_outside(*last_partition_) && !marked_) {
+    if (marker_ == nullptr) {
+      DETSHARE_ASSIGN_OR_RETURN(marker_, coroutine_.device().CreateMarker(/*timed=*/false));
+    }
+    DETSHARE_ASSIGN_OR_RETURN(marked_, coroutine_.MarkWork(last_stream_, *marker_));
+    shared_ = true;
+    // The work of a stream that is gone is complete.
+    if (!marked_) last_partition_ = nullptr;
+  }
+  std::erase_if(wanted_, [&](const Partition* partition) { return is_outside(*partition); });
+  std::erase_if(instances_,
+                [&](const Instance& instance) { return is_outside(*instance.partition); });
+  left_other_group_ = true;
+  return absl::OkStatus();
+}
+
 bool GpuGraph::MakeOneReady() {
   missed_ = 0;
+  if (!LeaveOtherGroup().ok()) return false;
   if (wanted_.empty()) return false;
   Partition* const partition = wanted_.back();
   wanted_.pop_back();
@@ -192,7 +216,9 @@ absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values
   DETSHARE_ASSIGN_OR_RETURN(const uint64_t serial, coroutine_.SerialOf(stream));
 
   GraphPlace refused;
-  absl::StatusOr<Instance*> instance = InstanceForLaunch(Choose(), &refused);
+  Partition& wanted = Choose();
+  DETSHARE_RETURN_IF_ERROR(LeaveOtherGroup());
+  absl::StatusOr<Instance*> instance = InstanceForLaunch(wanted, &refused);
   if (!instance.ok()) return instance.status();
   const bool same_stream = last_stream_ == serial;
   if (last_partition_ != nullptr && !same_stream) {
@@ -241,7 +267,9 @@ absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t se
 
 absl::Status GpuGraph::Upload(StreamId stream) {
   GraphPlace refused;
-  DETSHARE_ASSIGN_OR_RETURN(Instance* const instance, InstanceForLaunch(Choose(), &refused));
+  Partition& wanted = Choose();
+  DETSHARE_RETURN_IF_ERROR(LeaveOtherGroup());
+  DETSHARE_ASSIGN_OR_RETURN(Instance* const instance, InstanceForLaunch(wanted, &refused));
   const absl::Status status = coroutine_.Submit(stream, *instance->partition, [&](Queue& queue) {
     return queue.UploadGraph(coroutine_.space(), *instance->graph);
   });
@@ -252,16 +280,12 @@ absl::Status GpuGraph::Upload(StreamId stream) {
 // ---- changes
 
 absl::Status GpuGraph::Apply(GraphPlace place, const GraphNode& now) {
-  if (const auto* const kernel = std::get_if<KernelStep>(&now.step);
-      kernel != nullptr && kernel->kernel->bound_to_group()) {
+  if (const auto* const kernel = std::get_if<KernelStep>(&now.step); kernel != nullptr)
     coroutine_.BindFor(*kernel->kernel);
-    std::erase_if(instances_, [&](const Instance& instance) {
-      return !coroutine_.IsInGroup(*instance.partition);
-    });
-    if (instances_.empty()) {
-      GraphPlace refused;
-      DETSHARE_RETURN_IF_ERROR(InstanceOn(coroutine_.whole(), &refused).status());
-    }
+  DETSHARE_RETURN_IF_ERROR(LeaveOtherGroup());
+  if (instances_.empty()) {
+    GraphPlace refused;
+    DETSHARE_RETURN_IF_ERROR(InstanceOn(coroutine_.whole(), &refused).status());
   }
   // The instantiation that was launched last must accept the change, because it keeps the order of
   // launches. Others can be instantiated again.

@@ -94,6 +94,9 @@ class GpuGraph {
   // Returns the instantiation that a launch uses when it should run on `wanted`.
   absl::StatusOr<Instance*> InstanceForLaunch(Partition& wanted, GraphPlace* refused);
   void Want(Partition& partition);
+  // If the session is bound to its time-slice group, ends the instantiations of the other group,
+  // where the session's objects do not exist. The next launch comes after theirs.
+  absl::Status LeaveOtherGroup();
   Partition& Choose();
   absl::Status LaunchOn(Instance& instance, StreamId stream, uint64_t serial,
                         absl::Span<const uint64_t> values);
@@ -114,6 +117,7 @@ class GpuGraph {
   DurationCache::Lookup known_;     // for the launch in progress
   int missed_ = 0;                  // launches that would have used one of wanted_
   std::vector<Instance> instances_;
+  bool left_other_group_ = false;
 
   // The latest launch.
   Partition* last_partition_ = nullptr;  // null if there was none

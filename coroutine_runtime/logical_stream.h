@@ -4,6 +4,7 @@
 // Threading: the coroutine's thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -59,7 +60,8 @@ struct LogicalStream {
   }
 
   // ---- GpuCoroutine
-  std::vector<PeerQueue> peers;  // one for each device that has executed work of the stream
+  // One for each device and time-slice group that has executed work of the stream.
+  std::vector<PeerQueue> peers;
 
   // Gives all queues back to their pools. The stream's work is complete.
   void ReturnQueues();
@@ -81,8 +83,10 @@ struct LogicalContext {
   // allocate.
   std::vector<LogicalStream*> dirty;
   // Waits for the streams when the client waits for the whole context, so that no stream has to
-  // wait for another. Empty until that is needed.
-  PooledQueue collector;
+  // wait for another. Null until that is needed; then the one of the session's time-slice group.
+  PooledQueue* collector = nullptr;
+  std::array<PooledQueue, 2> collectors;     // of the ordinary and of the urgent group
+  std::unique_ptr<Marker> collector_marker;  // made with the first collector
 };
 
 // Adds an event of the stream at the present time to the entity's trace.

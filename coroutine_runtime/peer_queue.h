@@ -28,6 +28,8 @@ class PeerQueue {
                                           int priority);
 
   bool IsAt(const QueuePool& host) const { return host_ == &host; }
+  // Where the queue is.
+  const Partition& partition() const { return *queue_.partition(); }
   // Submits work to the host between earlier and later work of `home`, the stream's queue. `submit`
   // gets the queue at the host. An error may leave the work without its order to later work.
   absl::Status Run(Queue& home, absl::FunctionRef<absl::Status(Queue&)> submit);

@@ -67,7 +67,8 @@ void SchedEntity::Publish(Assignment assignment) {
 SchedEntityReport SchedEntity::report() const {
   SchedEntityReport report;
   report.has_work = Get(figures_.has_work);
-  report.ordinary = Get(figures_.ordinary);
+  report.bound_ordinary = Get(figures_.bound_ordinary);
+  report.bound_urgent = Get(figures_.bound_urgent);
   report.rank = Get(figures_.rank);
   report.changed_at = Get(figures_.changed_at);
   report.in_flight = Get(figures_.in_flight);

@@ -82,7 +82,8 @@ class alignas(64) SchedEntity {
     double contention_phase = 1;            // policy::Grant
     Nanoseconds budget = policy::kForever;  // from the publication on
     absl::InlinedVector<Partition*, 4> prepare;
-    // The partitions of the device, those with fewer SMs first, the whole device last.
+    // The partitions of the device, those with fewer SMs first, then the whole device, and last the
+    // partition of the urgent time-slice group, if there is one.
     std::vector<Partition*> partitions;
     // If not 0, the coroutine moves to the next partition after this many operations, whatever the
     // limits say.
@@ -158,10 +159,11 @@ class alignas(64) SchedEntity {
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }
-  // The session is bound to the ordinary time-slice group, so urgent work of it cannot preempt.
-  void NoteOrdinary() {
-    if (figures_.ordinary.load(std::memory_order_relaxed)) return;
-    figures_.ordinary.store(true, std::memory_order_relaxed);
+  // The session is bound to the urgent time-slice group or to the ordinary one. Never changes.
+  void NoteBoundTo(bool urgent) {
+    std::atomic<bool>& figure = urgent ? figures_.bound_urgent : figures_.bound_ordinary;
+    if (figure.load(std::memory_order_relaxed)) return;
+    figure.store(true, std::memory_order_relaxed);
     news_ = true;
   }
   // Whether an operation of this duration may count as long.
@@ -306,7 +308,7 @@ class alignas(64) SchedEntity {
 
   // ---- the figures of report(). Only the worker stores them. Relaxed: each figure is independent.
   struct alignas(64) Figures {
-    std::atomic<bool> has_work{false}, ordinary{false};
+    std::atomic<bool> has_work{false}, bound_ordinary{false}, bound_urgent{false};
     std::atomic<int> rank{0};
     std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, throttled_since{0}, device_time{0},
         longest_operation{0}, typical_operation{0}, typical_burst{0}, typical_gap{0},

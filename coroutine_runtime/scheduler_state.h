@@ -13,7 +13,8 @@ class Partition;
 
 struct SchedEntityReport {
   bool has_work = false;
-  bool ordinary = false;  // its session is bound to the ordinary time-slice group
+  // Its session is bound to the ordinary or to the urgent time-slice group.
+  bool bound_ordinary = false, bound_urgent = false;
   int rank = 0;
   policy::Nanoseconds changed_at = 0, in_flight = 0, throttled_since = 0;
   policy::Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;

@@ -120,7 +120,7 @@ absl::StatusOr<FencePoint> StreamOrder::PointOf(LogicalStream& stream) {
 absl::Status StreamOrder::SignalContext(LogicalContext& context, std::atomic<uint64_t>* fence,
                                         uint64_t value) {
   DETSHARE_RETURN_IF_ERROR(space_.fault());
-  if (context.collector.get() == nullptr) {
+  if (context.collector == nullptr) {
     LogicalStream* only = nullptr;
     int used = 0;
     for (LogicalStream* const stream : context.streams) {
@@ -134,21 +134,10 @@ absl::Status StreamOrder::SignalContext(LogicalContext& context, std::atomic<uin
     }
     if (used == 1 && !only->retired) return only->queue->WriteFence(space_, fence, value);
   }
-  if (context.collector.partition() != &binding_.whole()) {
-    // The collector is in the session's time-slice group, which may have changed.
-    DETSHARE_ASSIGN_OR_RETURN(PooledQueue collector,
-                              PooledQueue::Acquire(queues_, binding_.whole(), 0));
-    if (context.collector.get() != nullptr) {
-      DETSHARE_ASSIGN_OR_RETURN(const std::unique_ptr<Marker> marker,
-                                device_.CreateMarker(/*timed=*/false));
-      DETSHARE_RETURN_IF_ERROR(context.collector.get()->Record(*marker));
-      DETSHARE_RETURN_IF_ERROR(collector.get()->Wait(*marker));
-    }
-    context.collector = std::move(collector);
-  }
-  // Once there is a collector, it writes every fence, so that the fences of one context are written
-  // in order.
-  Queue& collector = *context.collector.get();
+  // Once there is a collector, collectors write every fence, so that the fences of one context are
+  // written in order.
+  DETSHARE_RETURN_IF_ERROR(MoveCollector(context));
+  Queue& collector = *context.collector->get();
   for (LogicalStream* const stream : context.streams) {
     if (!stream->uncollected) continue;
     DETSHARE_RETURN_IF_ERROR(stream->queue->Record(*stream->marker));
@@ -156,6 +145,25 @@ absl::Status StreamOrder::SignalContext(LogicalContext& context, std::atomic<uin
     stream->uncollected = false;
   }
   return collector.WriteFence(space_, fence, value);
+}
+
+absl::Status StreamOrder::MoveCollector(LogicalContext& context) {
+  Partition& whole = binding_.whole();
+  PooledQueue* const before = context.collector;
+  if (before != nullptr && before->partition() == &whole) return absl::OkStatus();
+  PooledQueue& target = context.collectors[&whole == device_.urgent()];
+  if (target.get() == nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(target, PooledQueue::Acquire(queues_, whole, 0));
+  }
+  if (context.collector_marker == nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(context.collector_marker, device_.CreateMarker(/*timed=*/false));
+  }
+  if (before != nullptr && !before->get()->Idle()) {
+    DETSHARE_RETURN_IF_ERROR(before->get()->Record(*context.collector_marker));
+    DETSHARE_RETURN_IF_ERROR(target.get()->Wait(*context.collector_marker));
+  }
+  context.collector = &target;
+  return absl::OkStatus();
 }
 
 }  // namespace detshare

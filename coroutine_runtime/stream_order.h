@@ -77,6 +77,8 @@ class StreamOrder {
   absl::StatusOr<Queue*> Enter(LogicalStream& stream, Partition& partition, Use use);
   absl::Status Migrate(LogicalStream& stream, Partition& partition);
   absl::Status OrderWithLegacy(LogicalStream& stream, Use use);
+  // Makes the context's collector one of the session's time-slice group.
+  absl::Status MoveCollector(LogicalContext& context);
   // Records the context's legacy marker behind the legacy stream's last operation.
   absl::Status MarkLegacy(LogicalContext& context);
 

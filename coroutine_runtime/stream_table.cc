@@ -66,7 +66,7 @@ void StreamTable::Reclaim() {
 
 void StreamTable::Ended::ReturnQueues() {
   for (std::unique_ptr<LogicalStream>& stream : streams) stream->ReturnQueues();
-  context->collector.ReturnIdle();
+  for (PooledQueue& collector : context->collectors) collector.ReturnIdle();
 }
 
 StreamTable::Ended StreamTable::End(ContextId id) {

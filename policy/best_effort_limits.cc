@@ -58,7 +58,8 @@ std::vector<SmRange> BestEffortPartitions(const DeviceShape& device, const BestE
 bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at) {
   const auto preempts = [&](size_t i) {
-    return order[i].urgent && snapshot.coroutines[i].preempts;
+    const CoroutineView& coroutine = snapshot.coroutines[i];
+    return coroutine.always_preempts || (order[i].urgent && coroutine.preempts);
   };
   bool others = false;
   for (size_t i = 0; i < order.size(); ++i) {

@@ -123,8 +123,8 @@ struct Precedence {
 };
 
 // Whether coroutine `index` must make room: a coroutine of a lower rank has work, or it had work or
-// was opened within the last `absent_after`. A coroutine whose urgent work stops that of coroutine
-// `index` in the hardware needs no room. Lowers `ask_again_at` to the time when the result changes
+// was opened within the last `absent_after`. A coroutine whose work stops that of coroutine `index`
+// in the hardware needs no room. Lowers `ask_again_at` to the time when the result changes
 // if nothing else happens. order[i] is for snapshot.coroutines[i].
 bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at);

@@ -116,6 +116,9 @@ struct CoroutineView {
   // Whether its work stops the running work of others when a grant makes it urgent. False if the
   // device cannot do that, and for a program that is bound to the device's ordinary work.
   bool preempts = false;
+  // Whether its work does so even when no grant makes it urgent, and is itself never stopped: the
+  // program is bound to the device's urgent work.
+  bool always_preempts = false;
 
   // ---- what it has done
   Nanoseconds device_time = 0;  // of all work that it has given to the hardware since it was opened

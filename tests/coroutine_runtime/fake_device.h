@@ -47,6 +47,9 @@ class FakeKernel final : public Kernel {
   absl::StatusOr<uint64_t> AvailableDynamicShared(int, int) override { return 0; }
   absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape&) override { return 1; }
   absl::StatusOr<int> MaxActiveClusters(const LaunchShape&) override { return 1; }
+  bool bound_to_group() const override { return bound; }
+
+  bool bound = false;  // set before the first launch
 
  private:
   KernelInfo info_;
@@ -127,9 +130,10 @@ class FakeQueue final : public Queue {
                            absl::Span<const uint64_t> values) override;
   absl::Status UploadGraph(AddressSpace& space, Graph& graph) override;
 
+  bool Idle() override { return items_.empty(); }
+
   // Runs the first item if it is ready.
   bool Step();
-  bool idle() const { return items_.empty(); }
 
  private:
   struct Item {

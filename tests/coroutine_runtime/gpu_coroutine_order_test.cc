@@ -1,9 +1,13 @@
 // Random programs against a model of CUDA's ordering rules. Every operation must come after exactly
-// the operations that CUDA requires, however the session moves between partitions.
+// the operations that CUDA requires, however the session moves between partitions and time-slice
+// groups.
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <deque>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -82,7 +86,8 @@ class CudaModel {
   std::map<ContextId, History> legacy_;  // up to the legacy stream's last operation
 };
 
-enum class Moves { kNever, kAlways, kSometimes };
+// With kGroups, the session also moves between time-slice groups, and is bound to one in the end.
+enum class Moves { kNever, kAlways, kSometimes, kGroups };
 
 // A session that executes random operations on the fake device, and checks each of them against the
 // model.
@@ -104,6 +109,7 @@ class RandomProgram {
     if (moves_ == Moves::kAlways || (moves_ == Moves::kSometimes && mover_() % 4 == 0)) {
       coroutine_->Bind(*partitions_[mover_() % partitions_.size()]);
     }
+    if (moves_ == Moves::kGroups) MoveBetweenGroups();
     const auto [stream, context] = *std::next(streams_.begin(), Random(streams_.size()));
     const EventId event = 1 + Random(kEvents);
     switch (Random(12)) {
@@ -131,15 +137,64 @@ class RandomProgram {
 
   // Lets all host functions return. Then all work must complete.
   void Finish() {
-    for (std::atomic<uint64_t>& fence : fences_) fence = UINT64_MAX;
-    device_.RunAll();
+    CompleteAll();
     for (const FakeDevice::Operation& operation : device_.operations) REQUIRE(operation.done);
   }
+
+  // The number of operations in each time-slice group.
+  int urgent() const { return urgent_; }
+  int ordinary() const { return ordinary_; }
 
  private:
   static constexpr ContextId kContexts = 2;
   static constexpr EventId kEvents = 4;
   static constexpr size_t kMaxStreams = 10;
+
+  void CompleteAll() {
+    for (std::atomic<uint64_t>& fence : fences_) fence = UINT64_MAX;
+    device_.RunAll();
+    done_operations_ = operations_;
+    done_resumes_ = last_resume_value_;
+  }
+
+  // Does before an operation what a scheduler, a backend and a worker do.
+  void MoveBetweenGroups() {
+    if (mover_() % 8 == 0) CompleteAll();  // queues become idle from time to time
+    if (mover_() % 64 == 0) {
+      if (mover_() % 2 == 0) {
+        space_->BindToGroup();
+      } else {
+        kernel_.bound = true;
+      }
+    }
+    if (mover_() % 16 == 0) coroutine_->Detach();
+    if (mover_() % 2 == 0) return;
+    SchedEntity::Assignment assignment;
+    assignment.urgent = mover_() % 2 == 0;
+    assignment.idle.partition = assignment.idle.long_partition =
+        assignment.idle.yielding_partition = partitions_[mover_() % partitions_.size()];
+    assignment.contended = assignment.tail = assignment.idle;
+    assignment.partitions = {low_.get(), high_.get(), &device_.whole(), device_.urgent()};
+    assignment.migrate_every = mover_() % 4 == 0 ? 1 : 0;
+    entity_.Publish(assignment);
+    if (coroutine_->entity() == nullptr) coroutine_->Attach(entity_);
+    REQUIRE(coroutine_->MayRun());
+  }
+
+  // Whether an operation, or a value of the host, is known to be complete.
+  bool IsDone(int64_t number) const {
+    return number >= 0 ? number < done_operations_ : -number <= done_resumes_;
+  }
+  // Work that is complete does not matter: a stream that leaves an idle queue need not come after
+  // its work, and a queue that is used again comes after the work of its earlier stream.
+  bool Matches(const History& history, const History& required) const {
+    if (moves_ != Moves::kGroups) return history == required;
+    History different;
+    std::set_symmetric_difference(history.begin(), history.end(), required.begin(), required.end(),
+                                  std::inserter(different, different.end()));
+    return std::all_of(different.begin(), different.end(),
+                       [&](int64_t number) { return IsDone(number); });
+  }
 
   int Random(size_t below) { return static_cast<int>(program_() % below); }
   std::atomic<uint64_t>* NewFence() { return &fences_.emplace_back(0); }
@@ -201,28 +256,44 @@ class RandomProgram {
   void ExpectOperation(StreamId stream) {
     const int64_t number = operations_++;
     REQUIRE(device_.operations.size() == static_cast<size_t>(operations_));
-    REQUIRE(device_.operations[number].before == model_.Operation(stream, {number}));
+    const FakeDevice::Operation& operation = device_.operations[number];
+    REQUIRE(Matches(operation.before, model_.Operation(stream, {number})));
+    if (space_->bound()) {
+      if (!group_.has_value()) group_ = space_->urgent();
+      REQUIRE(operation.urgent == *group_);
+    }
+    ++(operation.urgent ? urgent_ : ordinary_);
   }
   // The fence is signalled when exactly `history` is complete.
   void ExpectSignal(const std::atomic<uint64_t>* fence, const History& history) {
     const auto written = device_.fences.find({fence, 1});
     if (written == device_.fences.end()) {
       REQUIRE(fence->load() == 1);  // at once, because there was nothing to wait for
-      REQUIRE(history.empty());
+      REQUIRE(Matches({}, history));
     } else {
-      REQUIRE(written->second == history);
+      REQUIRE(Matches(written->second, history));
     }
   }
 
   std::mt19937 program_, mover_;
   const Moves moves_;
   std::deque<std::atomic<uint64_t>> fences_;  // stable addresses
-  FakeDevice device_;
+  // Changes the device before anything uses it.
+  struct Groups : FakeDevice {
+    explicit Groups(bool preempts) {
+      if (preempts) EnablePreemption(/*latency_ns=*/190'000);
+    }
+  };
+  Groups device_{moves_ == Moves::kGroups};
   std::unique_ptr<Partition> low_ = *device_.CreatePartition(0, 8);
   std::unique_ptr<Partition> high_ = *device_.CreatePartition(8, 8);
   const std::array<Partition*, 3> partitions_ = {&device_.whole(), low_.get(), high_.get()};
   QueuePool pool_{device_};
   Executor executor_;
+  SchedBoard board_;
+  DurationTable durations_{16};
+  ManualClock clock_;
+  SchedEntity entity_{board_, durations_, clock_, [] {}};
   std::unique_ptr<AddressSpace> space_ = *device_.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::unique_ptr<GpuCoroutine> coroutine_ =
       *GpuCoroutine::Create(device_, *space_, pool_, executor_);
@@ -235,6 +306,9 @@ class RandomProgram {
   std::map<EventId, History> events_;  // up to the last recording
   int64_t operations_ = 0;             // on the device
   int64_t last_resume_value_ = 1000;
+  int64_t done_operations_ = 0, done_resumes_ = 0;  // up to these, all are known to be complete
+  std::optional<bool> group_;                       // of a session that is bound: whether urgent
+  int urgent_ = 0, ordinary_ = 0;                   // operations in each group
 };
 
 void RunRandomProgram(unsigned seed, Moves moves) {
@@ -254,6 +328,20 @@ TEST_CASE("Operations come after exactly what CUDA requires when the session mov
 
 TEST_CASE("Operations come after exactly what CUDA requires when the session moves at times") {
   for (unsigned seed = 0; seed < 60; ++seed) RunRandomProgram(seed, Moves::kSometimes);
+}
+
+TEST_CASE("Operations come after exactly what CUDA requires when the session changes its group") {
+  int urgent = 0, ordinary = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    INFO("seed " << seed);
+    RandomProgram program(seed, Moves::kGroups);
+    for (int step = 0; step < 150; ++step) program.Step();
+    program.Finish();
+    urgent += program.urgent();
+    ordinary += program.ordinary();
+  }
+  CHECK(urgent > 1000);
+  CHECK(ordinary > 1000);
 }
 
 }  // namespace

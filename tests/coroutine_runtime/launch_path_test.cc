@@ -49,6 +49,11 @@ class NullQueue final : public Queue {
   absl::Status LaunchGraph(AddressSpace&, Graph&, absl::Span<const uint64_t>) override {
     return absl::OkStatus();
   }
+  // Every second look finds work.
+  bool Idle() override { return idle_ = !idle_; }
+
+ private:
+  bool idle_ = false;
 };
 
 class NullPartition final : public Partition {
@@ -63,9 +68,12 @@ class NullPartition final : public Partition {
 class NullDevice final : public FakeDevice {
  public:
   Partition& whole() override { return null_whole_; }
+  Partition* urgent() override {
+    return properties().preemption.available ? &null_urgent_ : nullptr;
+  }
 
  private:
-  NullPartition null_whole_;
+  NullPartition null_whole_, null_urgent_;
 };
 
 TEST_CASE("Operations of a followed session allocate nothing") {
@@ -159,6 +167,78 @@ TEST_CASE("Operations allocate nothing, even when the session moves at every one
   const size_t after = allocations;
   CHECK(ok);
   CHECK(after == before);
+}
+
+TEST_CASE("Operations allocate nothing when the session moves between time-slice groups") {
+  NullDevice device;
+  device.EnablePreemption(/*latency_ns=*/190'000);
+  QueuePool pool(device);
+  Executor executor;
+  SchedBoard board;
+  DurationTable durations(16);
+  ManualClock clock;
+  SchedEntity entity(board, durations, clock, [] {});
+  std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
+  std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
+  coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+  NullPartition low;
+  const auto give = [&](bool urgent) {
+    SchedEntity::Assignment assignment;
+    assignment.followed = true;
+    assignment.urgent = urgent;
+    assignment.idle.partition = assignment.idle.long_partition =
+        assignment.idle.yielding_partition = &low;
+    assignment.contended = assignment.tail = assignment.idle;
+    assignment.partitions = {&low, &device.whole(), device.urgent()};
+    entity.Publish(assignment);
+  };
+  give(false);
+  coroutine->Attach(entity);
+  constexpr int kStreams = 4;
+  for (StreamId id = 1; id <= kStreams; ++id) {
+    REQUIRE(coroutine->CreateStream(id, 1, {.legacy_default = id == 1}).ok());
+  }
+  REQUIRE(coroutine->CreateEvent(1, 1, false).ok());
+  FakeKernel kernel, bound;
+  bound.bound = true;
+  GraphDescription description;
+  description.graphs.emplace_back().nodes.resize(3);
+  GraphPlace refused;
+  const std::unique_ptr<GpuGraph> graph = *GpuGraph::Create(*coroutine, description, &refused);
+  std::atomic<uint64_t> fence{0};
+  bool ok = true;
+  size_t allocated = 0;
+  const auto round = [&](FakeKernel& code, unsigned number) {
+    give(number % 2 == 0);  // the scheduler's thread may allocate
+    const size_t before = allocations;
+    ok = ok && coroutine->MayRun();
+    for (StreamId id = 1; id <= kStreams; ++id) {
+      ok = ok && coroutine->Launch(id, code, {}, {}).ok();
+      ok = ok && coroutine->Copy(id, {.width = 64}).ok();
+      ok = ok && graph->Launch(id, {}).ok();
+      ok = ok && coroutine->Fill(id, {}).ok();
+      ok = ok && coroutine->RecordEvent(1, id, &fence, 1).ok();
+      ok = ok && coroutine->WaitEvent(1 + id % kStreams, 1).ok();
+      ok = ok && coroutine->Signal(id, &fence, 1).ok();
+      ok = ok && coroutine->SignalContext(1, &fence, 1).ok();
+      coroutine->WatchWork(id == kStreams);
+    }
+    allocated += allocations - before;
+    while (coroutine->MakeReady()) {
+    }
+  };
+  const auto steady = [&](FakeKernel& code) {
+    for (unsigned i = 0; i < 20; ++i) round(code, i);
+    allocated = 0;
+    for (unsigned i = 0; i < 100; ++i) round(code, i);
+    CHECK(ok);
+    CHECK(allocated == 0);
+  };
+  steady(kernel);
+  CHECK(coroutine->counters().migrations > 100);
+  steady(bound);
+  CHECK(space->bound());
+  coroutine->Detach();
 }
 
 }  // namespace
