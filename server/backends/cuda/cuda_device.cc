@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   if (options.preemption) {
     self->properties_.preemption = SetUpPreemption(*self->context_, channel_groups);
   } else {
-    self->properties_.preemption.reason = "it is off in the configuration";
+    self->properties_.preemption = Preemption::SwitchedOff();
   }
   if (self->context_->urgent != nullptr) {
     self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
