@@ -52,6 +52,16 @@ struct Preemption {
   int64_t latency_ns = 0;
   uint64_t memory_bytes = 0;  // device memory that the urgent group takes
   std::string reason;         // why it is not available; empty if it is
+  bool switched_off = false;  // not available because the configuration says so
+
+  // As operators see it.
+  const char* mode() const { return available ? "time-slice groups" : "none"; }
+  static Preemption SwitchedOff() {
+    Preemption off;
+    off.reason = "the configuration turns it off, by preemption = \"off\" or by strict isolation";
+    off.switched_off = true;
+    return off;
+  }
 };
 
 // Properties of the whole device. They never change while the daemon runs, and do not depend on
@@ -135,21 +145,22 @@ class AddressSpace {
   // memory, the caller calls this for all of them before it destroys the first.
   virtual void WaitForWork() {}
 
-  // ---- The time-slice group of the session's work (Preemption). Only the session's thread calls
-  // these.
+  // ---- The time-slice group of the session's work (Preemption). The session's thread calls these.
+  // Other threads may ask. Once bound() is true for them, urgent() does not change.
 
   // Whether the work runs in the urgent group. Objects that exist in one group are created there.
-  bool urgent() const { return urgent_; }
+  bool urgent() const { return urgent_.load(std::memory_order_relaxed); }
   // Requires that the space is not bound.
-  void set_urgent(bool urgent) { urgent_ = urgent; }
+  void set_urgent(bool urgent) { urgent_.store(urgent, std::memory_order_relaxed); }
   // The session now has an object that exists in one group only: a texture, a surface, the address
   // of a variable. Its work stays in its present group.
-  void BindToGroup() { bound_ = true; }
-  bool bound() const { return bound_; }
+  void BindToGroup() { bound_.store(true, std::memory_order_release); }
+  bool bound() const { return bound_.load(std::memory_order_acquire); }
 
  private:
-  bool urgent_ = false;
-  bool bound_ = false;
+  std::atomic<bool> urgent_{false};
+  // Release: publishes `urgent_` to threads that show the session's state.
+  std::atomic<bool> bound_{false};
 };
 
 struct KernelParameterInfo {
@@ -372,7 +383,8 @@ class Device {
   // Whether the point for which the marker stands is reached; true if there is no point.
   virtual absl::StatusOr<bool> Reached(Marker& marker) = 0;
   // The time between two recorded markers. Unavailable while either is not reached;
-  // FailedPrecondition if either was not recorded or is not timed.
+  // FailedPrecondition if either was not recorded or is not timed. Waits for the GPU, at most
+  // some milliseconds, only if the two were recorded in different time-slice groups.
   virtual absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,

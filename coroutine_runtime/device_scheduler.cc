@@ -44,6 +44,31 @@ SchedEntity::Assignment::Promise PromiseOf(const policy::Tenant& tenant) {
   return {tenant.slo_latency, tenant.slo_ttft, tenant.slo_tpot};
 }
 
+// Records a marker on an idle queue of the partition, and waits for it.
+absl::StatusOr<TraceReference::Point> ReferenceOn(Device& device, Partition& partition,
+                                                  const Clock& clock) {
+  TraceReference::Point point;
+  DETSHARE_ASSIGN_OR_RETURN(point.marker, device.CreateMarker(/*timed=*/true));
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, partition.CreateQueue(/*priority=*/0));
+  // The driver needs about a millisecond for the first look at a new queue. With this marker as the
+  // beginning, all times of the device would seem late by as much. So the second marker is the
+  // beginning.
+  for (int round = 0; round < 2; ++round) {
+    DETSHARE_RETURN_IF_ERROR(queue->Record(*point.marker));
+    bool reached = false;
+    for (int looks = 0; !reached; ++looks) {
+      if (looks == kMaxLooks)
+        return absl::UnavailableError(
+            "the device did not reach the beginning of the trace within a second");
+      if (looks >= kLooksAtOnce) std::this_thread::sleep_for(kLookPeriod);
+      DETSHARE_ASSIGN_OR_RETURN(const bool now, device.Reached(*point.marker));
+      point.at = clock.NowNanoseconds();
+      reached = now;
+    }
+  }
+  return point;
+}
+
 }  // namespace
 
 struct DeviceScheduler::Place {
@@ -58,6 +83,7 @@ struct DeviceScheduler::Entry {
   policy::Nanoseconds opened_at = 0;
   policy::Tenant tenant;
   std::unique_ptr<SchedEntity> entity;
+  const AddressSpace* space = nullptr;
   policy::Grant grant;  // the one that was published last
   bool followed = false;
   std::shared_ptr<const TraceReference> trace;  // as published
@@ -259,6 +285,7 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     entry->id = session;
     entry->opened_at = clock_.NowNanoseconds();
     entry->tenant = TenantOf(tenant);
+    entry->space = &coroutine.space();
     entry->entity = std::make_unique<SchedEntity>(*board_, *durations_, clock_, [this] { Wake(); });
     if (trace_ != nullptr) entry->entity->trace().Start();
     Publish(*entry, {}, false);
@@ -334,24 +361,10 @@ absl::Status DeviceScheduler::SetPolicyAndTenants(std::unique_ptr<policy::Policy
 
 absl::Status DeviceScheduler::StartTrace() {
   auto reference = std::make_shared<TraceReference>();
-  DETSHARE_ASSIGN_OR_RETURN(reference->marker, device_.CreateMarker(/*timed=*/true));
-  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue,
-                            device_.whole().CreateQueue(/*priority=*/0));
-  // The driver needs about a millisecond for the first look at a new queue. With this marker as the
-  // beginning, all times of the device would seem late by as much. So the second marker is the
-  // beginning.
-  for (int round = 0; round < 2; ++round) {
-    DETSHARE_RETURN_IF_ERROR(queue->Record(*reference->marker));
-    bool reached = false;
-    for (int looks = 0; !reached; ++looks) {
-      if (looks == kMaxLooks)
-        return absl::UnavailableError(
-            "the device did not reach the beginning of the trace within a second");
-      if (looks >= kLooksAtOnce) std::this_thread::sleep_for(kLookPeriod);
-      DETSHARE_ASSIGN_OR_RETURN(const bool now, device_.Reached(*reference->marker));
-      reference->at = clock_.NowNanoseconds();
-      reached = now;
-    }
+  DETSHARE_ASSIGN_OR_RETURN(reference->ordinary, ReferenceOn(device_, device_.whole(), clock_));
+  // Devices measure no time between markers of two groups, or less precisely.
+  if (device_.urgent() != nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(reference->urgent, ReferenceOn(device_, *device_.urgent(), clock_));
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -430,8 +443,8 @@ void DeviceScheduler::Run() {
 
 bool DeviceScheduler::Preempts(const Entry& entry) const {
   if (device_.urgent() == nullptr) return false;
-  const SchedEntityReport report = entry.entity->report();
-  return report.bound_urgent || (entry.grant.urgent && !report.bound_ordinary);
+  if (entry.space->bound()) return entry.space->urgent();
+  return entry.grant.urgent;
 }
 
 const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partition) const {
@@ -490,6 +503,7 @@ bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state
     if (entry->id != session) continue;
     state->tenant = entry->tenant;
     state->followed = entry->followed;
+    state->bound = device_.urgent() != nullptr && entry->space->bound();
     state->figures = entry->entity->report();
     state->bursts = entry->entity->bursts().counts();
     // The partition in use depends on the limits at present. A session that has not run yet shows

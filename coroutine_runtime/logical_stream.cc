@@ -7,9 +7,11 @@ void LogicalStream::ReturnQueues() {
   for (PeerQueue& peer : peers) peer.ReturnIdle();
 }
 
-void TracePoint(SchedEntity& entity, TraceEvent::Kind kind, const LogicalStream& stream) {
+void TracePoint(SchedEntity& entity, TraceEvent::Kind kind, const LogicalStream& stream,
+                uint8_t cause) {
   TraceEvent event;
   event.kind = kind;
+  event.cause = cause;
   event.stream = stream.serial;
   if (stream.partition != nullptr) {
     event.first_sm = static_cast<uint16_t>(stream.partition->first_sm());

@@ -89,7 +89,9 @@ struct LogicalContext {
   std::unique_ptr<Marker> collector_marker;  // made with the first collector
 };
 
-// Adds an event of the stream at the present time to the entity's trace.
-void TracePoint(SchedEntity& entity, TraceEvent::Kind kind, const LogicalStream& stream);
+// Adds an event of the stream at the present time to the entity's trace. `cause`: as
+// TraceEvent::cause.
+void TracePoint(SchedEntity& entity, TraceEvent::Kind kind, const LogicalStream& stream,
+                uint8_t cause = 0);
 
 }  // namespace detshare

@@ -41,6 +41,7 @@ absl::Status OperationTimer::Measure(LogicalStream& stream, Queue& queue,
     sample.event.stream = stream.serial;
     sample.event.first_sm = static_cast<uint16_t>(partition.first_sm());
     sample.event.sm_count = static_cast<uint16_t>(partition.sm_count());
+    sample.event.urgent = &partition == device_.urgent();
     sample.event.submitted = entity.Now();
   }
   sample.begin = TakeMarker();
@@ -107,12 +108,13 @@ void OperationTimer::TraceOperation(const Sample& sample, Nanoseconds time) {
   SchedEntity& entity = *binding_.entity();
   const std::shared_ptr<const TraceReference>& reference = entity.assignment().trace;
   if (reference == nullptr) return;
-  const absl::StatusOr<float> since =
-      device_.ElapsedMilliseconds(*reference->marker, *sample.begin);
+  const TraceReference::Point& point = reference->Of(sample.event.urgent);
+  if (point.marker == nullptr) return;
+  const absl::StatusOr<float> since = device_.ElapsedMilliseconds(*point.marker, *sample.begin);
   if (!since.ok()) return;
   TraceEvent event = sample.event;
   event.kind = TraceEvent::Kind::kOperation;
-  event.at = reference->at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond);
+  event.at = point.at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond);
   event.duration = time;
   entity.trace().Add(event);
 }

@@ -37,6 +37,7 @@ struct CoroutineState {
   policy::Tenant tenant;
   std::string partition;
   int first_sm = 0, sm_count = 0;  // of the partition
+  bool bound = false;              // its work stays in its present time-slice group
   bool followed = false;           // if false, the figures are meaningless
   SchedEntityReport figures;
   LatencyHistogram::Counts bursts{};

@@ -58,13 +58,17 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
     DETSHARE_RETURN_IF_ERROR(target->Wait(*stream.marker));
   }
   const bool moved = stream.queue != nullptr && stream.partition != &partition;
+  const TraceEvent::Migration cause = !other_group ? TraceEvent::kOtherPartition
+                                      : &partition == device_.urgent()
+                                          ? TraceEvent::kPreempts
+                                          : TraceEvent::kBackToOrdinary;
   stream.queue = target;
   stream.partition = &partition;
   stream.urgent = urgent;
   if (!moved) return absl::OkStatus();
   counters_.AddMigration();
   if (binding_.traced()) [[unlikely]]
-    TracePoint(*binding_.entity(), TraceEvent::Kind::kMigration, stream);
+    TracePoint(*binding_.entity(), TraceEvent::Kind::kMigration, stream, cause);
   return absl::OkStatus();
 }
 

@@ -15,8 +15,15 @@ struct TraceEvent {
     kThrottled,  // nothing was submitted to the hardware from `at` on, because of `cause`
     kWait,       // the client asked to be notified of a completion, at `at`
   };
+  // Causes of migrations.
+  enum Migration : uint8_t {
+    kOtherPartition,  // the scheduler named another partition of the same time-slice group
+    kPreempts,        // to the urgent group
+    kBackToOrdinary,  // to the ordinary group
+  };
   Kind kind = Kind::kOperation;
-  uint8_t cause = 0;      // of kThrottled: as SchedEntity::Cause
+  uint8_t cause = 0;      // of kThrottled: as SchedEntity::Cause; of kMigration: as Migration
+  bool urgent = false;    // of kOperation: the partition is that of the urgent time-slice group
   uint16_t first_sm = 0;  // of the partition
   uint16_t sm_count = 0;
   uint32_t name = 0;      // of kOperation, see FetchedTrace

@@ -8,12 +8,19 @@
 
 namespace detshare {
 
-// A point of an idle queue, and the time at which it was reached. It is precise to some
-// microseconds, because the thread that looks for it sleeps in between. The device counts from
-// there in milliseconds of 24 bits.
+// For each time-slice group, a point of an idle queue and the time at which it was reached. The time
+// is precise to some microseconds, because the thread that looks for the point sleeps in between.
+// The device counts from there in milliseconds of 24 bits.
 struct TraceReference {
-  std::unique_ptr<Marker> marker;
-  policy::Nanoseconds at = 0;
+  struct Point {
+    std::unique_ptr<Marker> marker;
+    policy::Nanoseconds at = 0;
+  };
+  Point ordinary;
+  Point urgent;  // without a marker if the device cannot preempt
+
+  // The point for operations of the group.
+  const Point& Of(bool in_urgent_group) const { return in_urgent_group ? urgent : ordinary; }
 };
 
 }  // namespace detshare

@@ -26,6 +26,8 @@ void LogPreemption(const OpenedBackend& backend) {
     if (preemption.available) {
       LogInfo("device ", i, ": urgent work preempts after ", preemption.latency_ns / 1000,
               " us, by time-slice groups");
+    } else if (preemption.switched_off) {
+      LogInfo("device ", i, ": urgent work does not preempt running work: ", preemption.reason);
     } else {
       LogWarning("device ", i, ": urgent work cannot preempt running work: ", preemption.reason);
     }

@@ -83,6 +83,11 @@ void Describe(const FetchedTrace& fetched, proto::SessionTrace* trace) {
     one->set_name(event.name);
     one->set_first_sm(event.first_sm);
     one->set_sm_count(event.sm_count);
+    one->set_urgent(event.urgent);
+    if (event.kind == TraceEvent::Kind::kMigration) {
+      if (event.cause == TraceEvent::kPreempts) one->set_cause("preempts");
+      if (event.cause == TraceEvent::kBackToOrdinary) one->set_cause("back to ordinary");
+    }
     if (event.kind == TraceEvent::Kind::kThrottled) {
       one->set_cause(event.cause == static_cast<uint8_t>(SchedEntity::Cause::kBudget) ? "budget"
                                                                                       : "window");
@@ -128,6 +133,12 @@ void AdminService::DescribeSelf(proto::Status* status) {
     one->set_used_memory(memory.total - std::min(memory.free, memory.total));
     const absl::Status health = device->health();
     one->set_state(health.ok() ? "ok" : std::string(health.message()));
+    const Preemption& preemption = properties.preemption;
+    one->mutable_preemption()->set_mode(preemption.mode());
+    one->mutable_preemption()->set_latency_us(preemption.latency_ns / 1000);
+    one->mutable_preemption()->set_memory(preemption.memory_bytes);
+    one->mutable_preemption()->set_reason(preemption.reason);
+    one->mutable_preemption()->set_switched_off(preemption.switched_off);
     for (const PartitionView& partition : manager_.Partitions(i)) {
       proto::PartitionStatus* const part = one->add_partitions();
       part->set_name(partition.name);
@@ -150,6 +161,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
     one->set_kernels(info.counters.kernels);
     one->set_bytes_copied(info.counters.bytes_copied);
     one->set_partition(info.schedule.partition);
+    one->set_bound(info.schedule.bound);
     one->set_state(info.state);
     one->set_code_bytes(info.counters.code_bytes);
     one->set_migrations(info.counters.migrations);

@@ -138,6 +138,21 @@ const std::vector<Entry>& Entries() {
       {{"detshare_device_busy_seconds_total", kCounter, "device",
         "Time in which some session had work on the device (sampled)"},
        OfDevices([](const D& device) { return device.busy_seconds; })},
+      {{"detshare_device_preemption_info", kGauge, "device,mode",
+        "How urgent work stops the running work of others: time-slice groups, none; always 1"},
+       [](const O& seen, Out& out) {
+         for (size_t i = 0; i < seen.devices.size(); ++i) {
+           out.Add({{"device", absl::StrCat(i)}, {"mode", seen.devices[i].preemption.mode()}},
+                   uint64_t{1});
+         }
+       }},
+      {{"detshare_device_preemption_latency_seconds", kGauge, "device",
+        "Time from the launch of urgent work until it runs on a full device, measured when the "
+        "daemon started; 0: no preemption"},
+       OfDevices([](const D& device) { return Seconds(device.preemption.latency_ns); })},
+      {{"detshare_device_preemption_memory_bytes", kGauge, "device",
+        "Memory of the device that the urgent time-slice group takes; 0: no preemption"},
+       OfDevices([](const D& device) { return device.preemption.memory_bytes; })},
       {{"detshare_partition_sessions", kGauge, "device,partition",
         "Sessions whose work goes to the partition when the device is not contended"},
        [](const O& seen, Out& out) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/work_totals.h"
 #include "policy/config/tenant_quota.h"
@@ -47,6 +48,7 @@ struct DeviceObservation {
   double busy_seconds = 0;    // sampled
   absl::Status health;
   std::vector<PartitionView> partitions;  // the whole device first
+  Preemption preemption;
 };
 
 // The SMs on which a session's work runs, on one of its devices.
@@ -57,6 +59,7 @@ struct PlaceObservation {
   bool followed = false;           // if false, nothing is known of the members below
   bool throttled = false;          // none of its operations are given to the hardware
   int rank = 0;
+  bool bound = false;  // its work stays in its present time-slice group
 };
 
 struct SessionObservation {

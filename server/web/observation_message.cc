@@ -44,6 +44,12 @@ void ToMessage(const DeviceObservation& device, proto::ObservedDevice* message) 
     one->set_sm_count(partition.sm_count);
     one->set_sessions(partition.sessions);
   }
+  proto::ObservedPreemption* const preemption = message->mutable_preemption();
+  preemption->set_available(device.preemption.available);
+  preemption->set_latency_ns(device.preemption.latency_ns);
+  preemption->set_memory_bytes(device.preemption.memory_bytes);
+  preemption->set_reason(device.preemption.reason);
+  preemption->set_switched_off(device.preemption.switched_off);
 }
 
 DeviceObservation FromMessage(const proto::ObservedDevice& message) {
@@ -60,6 +66,9 @@ DeviceObservation FromMessage(const proto::ObservedDevice& message) {
     device.partitions.push_back({one.name(), std::max(one.first_sm(), 0),
                                  std::max(one.sm_count(), 0), std::max(one.sessions(), 0)});
   }
+  const proto::ObservedPreemption& preemption = message.preemption();
+  device.preemption = {preemption.available(), std::max<int64_t>(preemption.latency_ns(), 0),
+                       preemption.memory_bytes(), preemption.reason(), preemption.switched_off()};
   return device;
 }
 
@@ -83,6 +92,7 @@ void ToMessage(const SessionObservation& session, proto::ObservedSession* messag
     one->set_followed(place.followed);
     one->set_throttled(place.throttled);
     one->set_rank(place.rank);
+    one->set_bound(place.bound);
   }
 }
 
@@ -102,7 +112,7 @@ SessionObservation FromMessage(const proto::ObservedSession& message, int device
     if (one.device() < 0 || one.device() >= devices) continue;
     session.places.push_back({one.device(), one.partition(), std::max(one.first_sm(), 0),
                               std::max(one.sm_count(), 0), one.followed(), one.throttled(),
-                              one.rank()});
+                              one.rank(), one.bound()});
   }
   return session;
 }

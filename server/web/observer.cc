@@ -60,6 +60,7 @@ SessionObservation Describe(const SessionManager::SessionInfo& info) {
     place.followed = state.followed;
     place.throttled = state.followed && state.figures.throttled_since != 0;
     place.rank = state.followed ? state.figures.rank : 0;
+    place.bound = state.bound;
   }
   return session;
 }
@@ -148,6 +149,7 @@ Observation Observer::Observe() {
     one.busy_seconds = sampler_.device_busy()[i];
     one.health = device.health();
     one.partitions = schedulers[i]->Partitions();
+    one.preemption = properties.preemption;
     for (auto& [name, totals] : schedulers[i]->Totals()) {
       TenantObservation& tenant = seen.tenants[name];
       tenant.tenant = std::move(totals.tenant);

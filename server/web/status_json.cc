@@ -47,7 +47,12 @@ ordered_json DeviceJson(const DeviceObservation& device) {
           {"state", device.health.ok() ? "ok" : std::string(device.health.message())},
           {"sm_count", device.sm_count},
           {"memory", {{"total", device.total_memory}, {"used", device.used_memory}}},
-          {"partitions", std::move(partitions)}};
+          {"partitions", std::move(partitions)},
+          {"preemption",
+           {{"mode", device.preemption.mode()},
+            {"latency_us", device.preemption.latency_ns / 1000},
+            {"memory", device.preemption.memory_bytes},
+            {"reason", device.preemption.reason}}}};
 }
 
 ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& recent) {
@@ -97,9 +102,10 @@ ordered_json SessionJson(const SessionObservation& session) {
                       {"sm_count", place.sm_count},
                       {"followed", place.followed},
                       {"throttled", place.throttled},
+                      {"bound", place.bound},
                       {"rank", place.followed ? ordered_json(place.rank) : ordered_json()}});
   }
-  // The members partition, first_sm, sm_count, followed and rank describe the first device;
+  // The members partition, first_sm, sm_count, followed, rank and bound describe the first device;
   // `devices` has all devices.
   static const PlaceObservation* const nowhere = new PlaceObservation;
   const PlaceObservation& first = session.places.empty() ? *nowhere : session.places.front();
@@ -116,6 +122,7 @@ ordered_json SessionJson(const SessionObservation& session) {
           {"sm_count", first.sm_count},
           {"followed", first.followed},
           {"throttled", throttled},
+          {"bound", first.bound},
           {"rank", first.followed ? ordered_json(first.rank) : ordered_json()},
           {"devices", std::move(places)},
           {"device_memory", session.device_memory},

@@ -1,5 +1,6 @@
 #include "coroutine_runtime/device_scheduler.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -567,6 +568,105 @@ TEST_CASE_METHOD(
   one.Launch(1, shape);
   CHECK(device.operations.back().launch_priority == -4);
   device.RunAll();
+}
+
+struct GroupsFixture : Fixture {
+  bool urgent = false;  // the grant of all sessions
+
+  GroupsFixture() {
+    device.EnablePreemption(190 * kMicrosecond);
+    device.runs_at_once = true;
+    Make({});
+    policy->decide = [this](const policy::Snapshot&, policy::Decision* decision) {
+      for (policy::Grant& grant : decision->grants) grant.urgent = urgent;
+    };
+  }
+  void Decide(bool is_urgent) {
+    urgent = is_urgent;
+    REQUIRE(scheduler->SetTenants({}).ok());
+  }
+  CoroutineState StateOf(policy::CoroutineId session) {
+    CoroutineState state;
+    REQUIRE(scheduler->StateOf(session, &state));
+    return state;
+  }
+  int SessionsIn(const std::string& partition) {
+    for (const PartitionView& view : scheduler->Partitions()) {
+      if (view.name == partition) return view.sessions;
+    }
+    return -1;
+  }
+};
+
+TEST_CASE_METHOD(
+    GroupsFixture,
+    "A trace has the work of both time-slice groups, and why streams change the group") {
+  device.compares_groups = false;
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.kernel.set_name("kernel");
+  one.Launch();
+  REQUIRE(scheduler->StartTrace().ok());
+  for (const bool is_urgent : {false, true, false}) {
+    Decide(is_urgent);
+    one.Launch();
+    CHECK(device.operations.back().urgent == is_urgent);
+  }
+  one.Pause();
+  device.RunAll();
+  one.Pause();
+  const std::vector<DeviceScheduler::Traced> traced = scheduler->FetchTrace();
+  REQUIRE(traced.size() == 1);
+  std::vector<bool> operations;
+  std::vector<int> migrations;
+  for (const TraceEvent& event : traced[0].fetched.events) {
+    if (event.kind == TraceEvent::Kind::kOperation) operations.push_back(event.urgent);
+    if (event.kind == TraceEvent::Kind::kMigration) migrations.push_back(event.cause);
+  }
+  // Times of operations are taken in no particular order.
+  CHECK(std::count(operations.begin(), operations.end(), true) == 1);
+  CHECK(std::count(operations.begin(), operations.end(), false) == 2);
+  CHECK(migrations == std::vector<int>{TraceEvent::kPreempts, TraceEvent::kBackToOrdinary});
+  scheduler->StopTrace();
+}
+
+TEST_CASE_METHOD(GroupsFixture, "A bound session is shown in the group where its work runs") {
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.Launch();
+  CHECK_FALSE(StateOf(1).bound);
+  CHECK(StateOf(1).partition == "all");
+  Decide(true);
+  one.Launch();
+  CHECK(StateOf(1).partition == "urgent");
+  CHECK(SessionsIn("urgent") == 1);
+  one.space->BindToGroup();
+  Decide(false);
+  one.Launch();
+  CHECK(device.operations.back().urgent);
+  CHECK(StateOf(1).bound);
+  CHECK(StateOf(1).partition == "urgent");
+  CHECK(SessionsIn("urgent") == 1);
+  CHECK(SessionsIn("all") == 0);
+}
+
+TEST_CASE_METHOD(GroupsFixture, "A session that is bound to the ordinary group stays there") {
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.space->BindToGroup();
+  Decide(true);
+  one.Launch();
+  CHECK_FALSE(device.operations.back().urgent);
+  CHECK(StateOf(1).bound);
+  CHECK(StateOf(1).partition == "all");
+  CHECK(SessionsIn("urgent") == 0);
+}
+
+TEST_CASE_METHOD(Fixture, "No session is bound to a group on a device with one group") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.space->BindToGroup();
+  CoroutineState state;
+  REQUIRE(scheduler->StateOf(1, &state));
+  CHECK_FALSE(state.bound);
+  CHECK(scheduler->Partitions().size() == 1);
 }
 
 TEST_CASE_METHOD(Fixture,

@@ -33,6 +33,7 @@ class FakeMarker final : public Marker {
   struct Point {
     bool reached = false;
     int64_t time = -1;
+    bool urgent = false;  // in the urgent time-slice group
   };
   History history;
   std::shared_ptr<Point> point;  // null: not recorded
@@ -42,6 +43,7 @@ class FakeMarker final : public Marker {
 class FakeKernel final : public Kernel {
  public:
   const KernelInfo& info() const override { return info_; }
+  void set_name(const std::string& name) { info_.name = name; }
   absl::Status SetAttribute(int, int) override { return absl::OkStatus(); }
   absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery&) override { return 1; }
   absl::StatusOr<uint64_t> AvailableDynamicShared(int, int) override { return 0; }
@@ -194,6 +196,7 @@ class FakeDevice : public Device {
     return marker;
   }
   absl::StatusOr<bool> Reached(Marker& marker) override {
+    if (runs_at_once) RunAll();
     const auto& fake = static_cast<FakeMarker&>(marker);
     return fake.point == nullptr || fake.point->reached;
   }
@@ -201,6 +204,8 @@ class FakeDevice : public Device {
     auto& a = static_cast<FakeMarker&>(start);
     auto& b = static_cast<FakeMarker&>(end);
     if (!a.point->reached || !b.point->reached) return CudaError(kCudaErrorNotReady, "not reached");
+    if (a.point->urgent != b.point->urgent && !compares_groups)
+      return CudaError(kCudaErrorInvalidHandle, "markers of two time-slice groups");
     return static_cast<float>(b.point->time - a.point->time);
   }
   absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
@@ -270,7 +275,8 @@ class FakeDevice : public Device {
   int queues_made = 0;
   int calls = 0;  // of records and waits of markers
   int64_t now = 0;
-  bool runs_at_once = false;        // runs everything whenever a fence is queued
+  bool runs_at_once = false;        // runs everything whenever a fence is queued or a marker asked
+  bool compares_groups = true;      // knows the time between markers of two time-slice groups
   int cooperative_limit = 1 << 30;  // the limit of blocks of a cooperative launch, for each SM of
                                     // the partition
 
@@ -369,6 +375,7 @@ inline absl::Status FakeQueue::Record(Marker& marker) {
   auto& fake = static_cast<FakeMarker&>(marker);
   fake.history = history_;
   fake.point = std::make_shared<FakeMarker::Point>();
+  fake.point->urgent = urgent;
   items_.push_back({nullptr, [this, point = fake.point] {
                       point->reached = true;
                       point->time = ++device_.now;

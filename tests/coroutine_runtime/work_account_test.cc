@@ -34,8 +34,8 @@ struct Followed {
       limits->partition = limits->long_partition = limits->yielding_partition = &device.whole();
     }
     auto reference = std::make_shared<TraceReference>();
-    reference->marker = *device.CreateMarker(/*timed=*/true);
-    REQUIRE(queue->Record(*reference->marker).ok());
+    reference->ordinary.marker = *device.CreateMarker(/*timed=*/true);
+    REQUIRE(queue->Record(*reference->ordinary.marker).ok());
     assignment.trace = std::move(reference);
     entity.Publish(assignment);
     coroutine->Attach(entity);

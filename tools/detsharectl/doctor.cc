@@ -24,6 +24,7 @@
 #include "proto/ring_abi.h"
 #include "proto/version.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/status.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -91,6 +92,7 @@ class Examination {
     Daemon();
     Driver();
     Devices();
+    Preemption();
     RuntimeDirectory();
     Shim();
     Configuration();
@@ -225,6 +227,32 @@ class Examination {
         Add("devices", Level::kError, device.name() + ": " + device.state(),
             "run systemctl restart detshared; if the error stays, look for its cause with dmesg | "
             "grep -i xid");
+      }
+    }
+  }
+
+  // One finding for each device.
+  void Preemption() {
+    if (!host_.status.has_value())
+      return Add("preemption", Level::kUnknown, "not known without a reply of the daemon");
+    for (const proto::DeviceStatus& device : host_.status->devices()) {
+      const proto::PreemptionStatus& preemption = device.preemption();
+      const std::string mode = PreemptionMode(device);
+      if (mode != "none") {
+        Add("preemption", Level::kOk,
+            device.name() + ": by " + mode + "; urgent work runs after " +
+                std::to_string(preemption.latency_us()) + " us on a full device");
+      } else if (preemption.switched_off()) {
+        Add("preemption", Level::kOk, device.name() + ": none, " + preemption.reason(),
+            "for urgent work that waits for no running kernel, set preemption = \"auto\" and "
+            "isolation = \"shared\", and restart the daemon");
+      } else {
+        Add("preemption", Level::kWarning,
+            device.name() + ": none" +
+                (preemption.reason().empty() ? "" : ", " + preemption.reason()),
+            "urgent work waits for running kernels: let no other process use the GPU, use NVIDIA's "
+            "driver 580 or later, and run systemctl restart detshared; docs/preemption.md says "
+            "more");
       }
     }
   }

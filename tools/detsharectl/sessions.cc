@@ -66,7 +66,7 @@ std::string SessionsText(const proto::Status& status) {
   for (const proto::SessionStatus& session : status.sessions()) {
     table.Add({absl::StrCat(session.session()), session.tenant(), UserName(session.uid()),
                session.pid() == 0 ? "-" : absl::StrCat(session.pid()),
-               text::Program(session.program()), DevicesText(session), session.partition(),
+               text::Program(session.program()), DevicesText(session), PartitionText(session),
                Bytes(session.device_memory()), Bytes(session.pinned_memory()),
                Count(session.operations()), Count(session.migrations()), Duration(session.age_ms()),
                session.state()});

@@ -19,6 +19,13 @@ std::string OfLimit(const std::string& used, uint64_t limit, const std::string& 
   return limit == 0 ? used : used + " of " + limit_text;
 }
 
+// "time-slice groups, 190 us", "none".
+std::string PreemptionText(const proto::DeviceStatus& device) {
+  const int64_t latency = device.preemption().latency_us();
+  const std::string mode = PreemptionMode(device);
+  return latency == 0 ? mode : mode + ", " + std::to_string(latency) + " us";
+}
+
 // The tenants that have a limit. Memory is shown for the device on which a tenant uses most.
 std::string TenantsText(const proto::Status& status) {
   text::Table table({"TENANT", "MEMORY", "PINNED", "SESSIONS", "REFUSALS"});
@@ -45,17 +52,31 @@ std::string DevicesText(const proto::SessionStatus& session) {
   return session.devices_size() == 0 ? "-" : absl::StrJoin(session.devices(), ",");
 }
 
+std::string PartitionText(const proto::SessionStatus& session) {
+  return session.partition() + (session.bound() ? " (bound)" : "");
+}
+
+std::string PreemptionMode(const proto::DeviceStatus& device) {
+  return device.preemption().mode().empty() ? "none" : device.preemption().mode();
+}
+
 std::string StatusText(const proto::Status& status) {
   std::string out = "detshared " + status.version() + ", pid " + std::to_string(status.pid()) +
                     ", up " + Duration(status.uptime_ms()) + ", backend " + status.backend() +
                     ", policy " + status.policy() + "\n\n";
-  text::Table devices({"DEVICE", "NAME", "SMS", "MEMORY USED", "OF", "STATE"});
+  text::Table devices({"DEVICE", "NAME", "SMS", "MEMORY USED", "OF", "PREEMPTION", "STATE"});
   for (int i = 0; i < status.devices_size(); ++i) {
     const proto::DeviceStatus& device = status.devices(i);
     devices.Add({std::to_string(i), device.name(), std::to_string(device.sm_count()),
-                 Bytes(device.used_memory()), Bytes(device.total_memory()), device.state()});
+                 Bytes(device.used_memory()), Bytes(device.total_memory()), PreemptionText(device),
+                 device.state()});
   }
   out += devices.ToString();
+  for (int i = 0; i < status.devices_size(); ++i) {
+    const std::string& reason = status.devices(i).preemption().reason();
+    if (!reason.empty())
+      out += "\nDevice " + std::to_string(i) + " has no preemption: " + reason + "\n";
+  }
   if (status.swap_limit() != 0) {
     out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " +
            Bytes(status.swap_limit()) + "\n";
@@ -82,7 +103,7 @@ std::string StatusText(const proto::Status& status) {
   for (const proto::SessionStatus& session : status.sessions()) {
     sessions.Add({std::to_string(session.session()), session.tenant(),
                   session.pid() == 0 ? "-" : std::to_string(session.pid()),
-                  text::Program(session.program()), DevicesText(session), session.partition(),
+                  text::Program(session.program()), DevicesText(session), PartitionText(session),
                   Bytes(session.device_memory()), Bytes(session.swap().out()),
                   Bytes(session.pinned_memory()), Count(session.operations()),
                   Count(session.kernels()), Bytes(session.bytes_copied()),
@@ -107,6 +128,10 @@ std::string StatusJson(const proto::Status& status) {
                        {"total_memory", device.total_memory()},
                        {"used_memory", device.used_memory()},
                        {"partitions", std::move(partitions)},
+                       {"preemption", PreemptionMode(device)},
+                       {"preemption_us", device.preemption().latency_us()},
+                       {"preemption_memory", device.preemption().memory()},
+                       {"preemption_reason", device.preemption().reason()},
                        {"state", device.state()}});
   }
   ordered_json sessions = ordered_json::array();
@@ -132,6 +157,7 @@ std::string StatusJson(const proto::Status& status) {
            {"time_us", session.swap().time_us()}}},
          {"devices", std::vector<uint32_t>(session.devices().begin(), session.devices().end())},
          {"partition", session.partition()},
+         {"bound", session.bound()},
          {"state", session.state()}});
   }
   ordered_json tenants = ordered_json::array();

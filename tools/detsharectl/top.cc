@@ -13,6 +13,7 @@
 #include "proto/latency_histogram.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/status.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -140,7 +141,7 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
                session.pid() == 0 ? "-" : std::to_string(session.pid()),
                text::Program(session.program()),
                schedule.tenant_class().empty() ? "-" : schedule.tenant_class(),
-               schedule.followed() ? std::to_string(schedule.rank()) : "-", session.partition(),
+               schedule.followed() ? std::to_string(schedule.rank()) : "-", PartitionText(session),
                Percent(line.device_share), Percent(line.throttled_share),
                text::Count(static_cast<uint64_t>(line.operations + 0.5)),
                line.bursts == 0 ? "-" : text::Count(line.bursts), Time(line.burst_p50),
@@ -163,6 +164,7 @@ std::string TopJson(const proto::Status& before, const proto::Status& after, int
                         {"class", schedule.tenant_class()},
                         {"rank", schedule.rank()},
                         {"partition", session.partition()},
+                        {"bound", session.bound()},
                         {"device_share", known(line.device_share)},
                         {"throttled_share", known(line.throttled_share)},
                         {"operations_per_second", line.operations},

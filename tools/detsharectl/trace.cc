@@ -27,7 +27,8 @@ constexpr std::chrono::milliseconds kFetchPeriod(50);
 
 std::atomic<bool> g_interrupted{false};
 
-std::string PartitionName(uint32_t first, uint32_t count) {
+std::string PartitionName(uint32_t first, uint32_t count, bool urgent = false) {
+  if (urgent) return "urgent";
   return "sm" + std::to_string(first) + "-" + std::to_string(first + count - 1);
 }
 
@@ -61,7 +62,7 @@ int TraceWriter::PidOf(const Track& track, const proto::SessionTrace& session) {
 void TraceWriter::EndStay(int pid, const Stay& stay) {
   if (stay.sm_count == 0) return;
   Append(JsonLine({{"ph", "X"},
-                   {"name", PartitionName(stay.first_sm, stay.sm_count)},
+                   {"name", PartitionName(stay.first_sm, stay.sm_count, stay.urgent)},
                    {"pid", pid},
                    {"tid", kPartitionTrack},
                    {"ts", static_cast<double>(stay.begin - begin_ns_) / 1e3},
@@ -79,11 +80,12 @@ void TraceWriter::AddOperation(const Track& track, int pid, const proto::TracedE
        {"ts", static_cast<double>(event.at_ns() - begin_ns_) / 1e3},
        {"dur", static_cast<double>(event.duration_ns()) / 1e3},
        {"args",
-        {{"partition", PartitionName(event.first_sm(), event.sm_count())},
+        {{"partition", PartitionName(event.first_sm(), event.sm_count(), event.urgent())},
          {"queued_us", static_cast<double>(event.at_ns() - event.submitted_ns()) / 1e3}}}}));
   const int64_t end = event.at_ns() + event.duration_ns();
   Stay& stay = stays_[track];
-  if (stay.first_sm == event.first_sm() && stay.sm_count == event.sm_count()) {
+  if (stay.first_sm == event.first_sm() && stay.sm_count == event.sm_count() &&
+      stay.urgent == event.urgent()) {
     stay.begin = std::min(stay.begin, event.at_ns());
     stay.end = std::max(stay.end, end);
     return;
@@ -92,7 +94,16 @@ void TraceWriter::AddOperation(const Track& track, int pid, const proto::TracedE
   // last.
   if (stay.end > event.at_ns()) stay.end = std::max(stay.begin, event.at_ns());
   EndStay(pid, stay);
-  stay = {event.first_sm(), event.sm_count(), event.at_ns(), end};
+  stay = {event.first_sm(), event.sm_count(), event.urgent(), event.at_ns(), end};
+}
+
+void TraceWriter::AddInstant(int pid, const proto::TracedEvent& event, const std::string& name) {
+  Append(JsonLine({{"ph", "i"},
+                   {"s", "t"},
+                   {"name", name},
+                   {"pid", pid},
+                   {"tid", event.stream()},
+                   {"ts", static_cast<double>(event.at_ns() - begin_ns_) / 1e3}}));
 }
 
 void TraceWriter::Add(const proto::TraceChunk& chunk) {
@@ -116,16 +127,13 @@ void TraceWriter::Add(const proto::TraceChunk& chunk) {
                            {"dur", static_cast<double>(event.duration_ns()) / 1e3}}));
           break;
         case proto::TracedEvent::MIGRATION:
+          AddInstant(pid, event,
+                     event.cause().empty()
+                         ? "to " + PartitionName(event.first_sm(), event.sm_count())
+                         : event.cause());
+          break;
         case proto::TracedEvent::WAIT:
-          Append(
-              JsonLine({{"ph", "i"},
-                        {"s", "t"},
-                        {"name", event.kind() == proto::TracedEvent::WAIT
-                                     ? "client waits"
-                                     : "to " + PartitionName(event.first_sm(), event.sm_count())},
-                        {"pid", pid},
-                        {"tid", event.stream()},
-                        {"ts", at}}));
+          AddInstant(pid, event, "client waits");
           break;
         default:
           break;

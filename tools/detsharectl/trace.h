@@ -29,11 +29,13 @@ class TraceWriter {
   // A time in which a session's operations ran on one partition. Times are the daemon's clock.
   struct Stay {
     uint32_t first_sm = 0, sm_count = 0;
+    bool urgent = false;  // in the urgent time-slice group
     int64_t begin = 0, end = 0;
   };
 
   void Append(const std::string& event);
   void AddOperation(const Track& track, int pid, const proto::TracedEvent& event);
+  void AddInstant(int pid, const proto::TracedEvent& event, const std::string& name);
   void EndStay(int pid, const Stay& stay);
   int PidOf(const Track& track, const proto::SessionTrace& session);
 

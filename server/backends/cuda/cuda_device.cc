@@ -70,12 +70,17 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   if (options.preemption) {
     self->properties_.preemption = SetUpPreemption(*self->context_, channel_groups);
   } else {
-    self->properties_.preemption.reason = "it is off in the configuration";
+    self->properties_.preemption = Preemption::SwitchedOff();
   }
   if (self->context_->urgent != nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(self->holds_, HoldPool::Create(*self->context_));
     self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
                                                     nullptr, 0, self->properties_.sm_count);
+    static const RealClock clock;
+    CudaContext* const gpu = self->context_.get();
+    self->group_clock_ = std::make_unique<GroupClock>(GroupClock::Parts{
+        *self->api_, clock, [gpu](bool urgent) { (urgent ? *gpu->urgent : gpu->ordinary).Enter(); },
+        [gpu](CUresult result, const char* call) { return gpu->Check(result, call); }});
   }
   return self;
 }
@@ -85,6 +90,7 @@ CudaDevice::~CudaDevice() {
   whole_.reset();
   urgent_.reset();
   holds_.reset();
+  group_clock_.reset();
   reclaimer_.reset();
   images_.reset();
   context_->Enter();
@@ -204,12 +210,13 @@ absl::StatusOr<bool> CudaDevice::Reached(Marker& marker) {
 }
 
 absl::StatusOr<float> CudaDevice::ElapsedMilliseconds(Marker& start, Marker& end) {
-  context_->Enter();
+  const GroupClock::Recorded from = static_cast<CudaMarker&>(start).recorded();
+  const GroupClock::Recorded to = static_cast<CudaMarker&>(end).recorded();
+  if (from.urgent != to.urgent) return group_clock_->Milliseconds(from, to);
+  (from.urgent ? *context_->urgent : context_->ordinary).Enter();
   float milliseconds = 0;
   DETSHARE_RETURN_IF_ERROR(context_->Check(
-      api_->cuEventElapsedTime(&milliseconds, static_cast<CudaMarker&>(start).event(),
-                               static_cast<CudaMarker&>(end).event()),
-      "cuEventElapsedTime"));
+      api_->cuEventElapsedTime(&milliseconds, from.event, to.event), "cuEventElapsedTime"));
   return milliseconds;
 }
 

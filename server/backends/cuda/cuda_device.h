@@ -78,8 +78,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<CudaTensorMaps> tensor_maps_;  // null: the GPU has none
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;
-  std::unique_ptr<CudaPartition> urgent_;  // null: the device cannot preempt
-  std::unique_ptr<HoldPool> holds_;        // null: the same
+  std::unique_ptr<CudaPartition> urgent_;    // null: the device cannot preempt
+  std::unique_ptr<HoldPool> holds_;          // null: the same
+  std::unique_ptr<GroupClock> group_clock_;  // null: the same
   // Group i begins at SM i * sm_group. The last group holds the SMs that the driver left over, so
   // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;

@@ -12,6 +12,7 @@
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/deferred_reclaimer.h"
+#include "server/backends/cuda/group_clock.h"
 
 namespace detshare::cuda {
 
@@ -35,6 +36,10 @@ class CudaMarker final : public Marker {
   // Returns the event that was recorded last.
   // Acquire: a thread that sees the urgent event's turn also sees its handle.
   CUevent event() const { return latest_.load(std::memory_order_acquire); }
+  GroupClock::Recorded recorded() const {
+    const CUevent latest = event();
+    return {latest, latest != ordinary_};
+  }
 
  private:
   CudaMarker(CudaContext& context, unsigned flags, CUevent event)

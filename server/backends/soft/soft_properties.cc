@@ -240,7 +240,7 @@ absl::StatusOr<DeviceProperties> MakeProperties(const SoftDeviceOptions& options
   if (options.preemption) {
     properties.preemption.latency_ns = static_cast<int64_t>(kPreempt / 1000);
   } else {
-    properties.preemption.reason = "preemption is off in the configuration";
+    properties.preemption = Preemption::SwitchedOff();
   }
   AddAttributes(options, *architecture, properties);
   AddLimits(properties);

@@ -126,8 +126,9 @@ function showMap(status) {
     const scale = element("div", { className: "scale" });
     for (let i = 0; i <= 4; ++i) scale.append(element("span", { textContent: String(Math.round(((device.sm_count - 1) / 4) * i)) }));
     bars.append(scale);
+    const preemption = device.preemption.mode === "none" ? "no preemption" : `preemption by ${device.preemption.mode}, ${count(device.preemption.latency_us)} µs`;
     const state_ = device.healthy ? "" : ` · ${device.state}`;
-    const title = element("h3", {}, `GPU ${index} `, element("span", { textContent: `${device.name} · ${device.sm_count} SMs · ${bytes(device.memory.used)} of ${bytes(device.memory.total)}${state_}` }));
+    const title = element("h3", {}, `GPU ${index} `, element("span", { textContent: `${device.name} · ${device.sm_count} SMs · ${bytes(device.memory.used)} of ${bytes(device.memory.total)} · ${preemption}${state_}`, title: device.preemption.reason }));
     const content = ranges.size > 0 ? bars : element("p", { className: "empty", textContent: "No session is on this device." });
     return element("div", { className: "device" }, title, content);
   });
@@ -205,11 +206,11 @@ function showWaits(status) {
   }));
 }
 
-// "all", or with several devices "0: all, 1: sm0-63".
+// "all", "urgent (bound)", or with several devices "0: all, 1: sm0-63".
 function partitionsOf(session, several) {
   const places = session.devices.filter((place) => place.partition !== "");
   if (places.length === 0) return "–";
-  return places.map((place) => (several ? `${place.device}: ${place.partition}` : place.partition)).join(", ");
+  return places.map((place) => `${several ? `${place.device}: ` : ""}${place.partition}${place.bound ? " (bound)" : ""}`).join(", ");
 }
 
 function showSessions(status) {

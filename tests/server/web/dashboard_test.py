@@ -47,7 +47,7 @@ PAGE = """(() => {
 WANTED = """(async () => {
   const { bytes, count } = await import("/format.js");
   const status = await (await fetch("/api/v1/status")).json();
-  const partitions = (one) => one.devices.map((place) => status.devices.length > 1 ? `${place.device}: ${place.partition}` : place.partition).join(", ");
+  const partitions = (one) => one.devices.map((place) => `${status.devices.length > 1 ? `${place.device}: ` : ""}${place.partition}${place.bound ? " (bound)" : ""}`).join(", ");
   const sum = (of) => status.devices.reduce((total, device) => total + of(device), 0);
   return {
     open: count(status.tenants.reduce((total, one) => total + one.sessions, 0)),

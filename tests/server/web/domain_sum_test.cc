@@ -6,6 +6,7 @@
 
 #include "server/web/metrics.h"
 #include "server/web/observation_message.h"
+#include "server/web/status_json.h"
 
 namespace detshare {
 namespace {
@@ -179,7 +180,8 @@ TEST_CASE("An observation arrives as it was sent") {
   sent.tenants.at("a").work.throttled_by_budget = 5;
   sent.tenants.at("a").work.first_tokens.counts.back() = 6;
   sent.tenants.at("a").memory_traffic = 0.5;
-  sent.sessions[1].places = {{0, "sm0-7", 0, 8, true, true, 3}};
+  sent.sessions[1].places = {{0, "sm0-7", 0, 8, true, true, 3, true}};
+  sent.devices[0].preemption = {true, 190'000, 549'000'000, "why", true};
   sent.devices[0].health = absl::InternalError("gone");
   proto::Observation message;
   ToMessage(sent, &message);
@@ -195,7 +197,31 @@ TEST_CASE("An observation arrives as it was sent") {
   CHECK(got.tenants.at("a").work.first_tokens.counts.back() == 6);
   CHECK(got.sessions.at(1).places.at(0).partition == "sm0-7");
   CHECK(got.sessions.at(1).places.at(0).throttled);
+  CHECK(got.sessions.at(1).places.at(0).bound);
+  CHECK(got.devices.at(0).preemption.available);
+  CHECK(got.devices.at(0).preemption.latency_ns == 190'000);
+  CHECK(got.devices.at(0).preemption.memory_bytes == 549'000'000);
+  CHECK(got.devices.at(0).preemption.reason == "why");
+  CHECK(got.devices.at(0).preemption.switched_off);
   CHECK(got.devices.at(0).health.message() == "gone");
+}
+
+TEST_CASE("Metrics and the page's status say how each device preempts") {
+  Observation seen = Seen(1, "a");
+  seen.devices[0].preemption.reason = "why";
+  CHECK_THAT(MetricsText(seen),
+             Catch::Contains("detshare_device_preemption_info{device=\"0\",mode=\"none\"} 1\n"));
+  CHECK_THAT(StatusJson(seen, {}), Catch::Contains("\"mode\":\"none\""));
+  CHECK_THAT(StatusJson(seen, {}), Catch::Contains("\"reason\":\"why\""));
+  seen.devices[0].preemption = {true, 190'000, 549'000'000, "", false};
+  const std::string metrics = MetricsText(seen);
+  CHECK_THAT(metrics, Catch::Contains("detshare_device_preemption_info{device=\"0\",mode=\"time-"
+                                      "slice groups\"} 1\n"));
+  CHECK_THAT(metrics,
+             Catch::Contains("detshare_device_preemption_latency_seconds{device=\"0\"} 0.00019\n"));
+  CHECK_THAT(metrics,
+             Catch::Contains("detshare_device_preemption_memory_bytes{device=\"0\"} 549000000\n"));
+  CHECK_THAT(StatusJson(seen, {}), Catch::Contains("\"latency_us\":190"));
 }
 
 TEST_CASE("Impossible values of an observation are dropped") {

@@ -54,7 +54,10 @@ class FakeHost {
     status.set_pid(42);
     status.set_backend("cuda");
     status.set_policy("whole");
-    status.add_devices()->set_state("ok");
+    proto::DeviceStatus* const device = status.add_devices();
+    device->set_state("ok");
+    device->mutable_preemption()->set_mode("time-slice groups");
+    device->mutable_preemption()->set_latency_us(190);
     host.status = status;
   }
   ~FakeHost() {
@@ -175,6 +178,25 @@ TEST_CASE("A lost device is an error") {
   fake.host.status->add_devices()->set_state("CUDA_ERROR_ILLEGAL_ADDRESS");
   CHECK_THAT(fake.Of("devices").text, Catch::Contains("ILLEGAL_ADDRESS"));
   CHECK(fake.Of("devices").level == Level::kError);
+}
+
+TEST_CASE("The doctor says whether urgent work preempts, and if not what to do") {
+  FakeHost fake;
+  CHECK(fake.Of("preemption").level == Level::kOk);
+  CHECK_THAT(fake.Of("preemption").text, Catch::Contains("time-slice groups"));
+  CHECK_THAT(fake.Of("preemption").text, Catch::Contains("190 us"));
+  proto::PreemptionStatus& preemption = *fake.host.status->mutable_devices(0)->mutable_preemption();
+  preemption.Clear();
+  preemption.set_mode("none");
+  preemption.set_reason("the driver does not honour time slices");
+  CHECK(fake.Of("preemption").level == Level::kWarning);
+  CHECK_THAT(fake.Of("preemption").text, Catch::Contains("does not honour"));
+  CHECK_THAT(fake.Of("preemption").advice, Catch::Contains("driver 580"));
+  preemption.set_switched_off(true);
+  CHECK(fake.Of("preemption").level == Level::kOk);
+  CHECK_THAT(fake.Of("preemption").advice, Catch::Contains("preemption = \"auto\""));
+  fake.host.status.reset();
+  CHECK(fake.Of("preemption").level == Level::kUnknown);
 }
 
 TEST_CASE("A runtime directory that is on no tmpfs is an error") {

@@ -89,6 +89,45 @@ TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
   CHECK(json["swap_limit"] == 9'000'000'000);
 }
 
+TEST_CASE("Status shows how a device preempts, or why it does not") {
+  proto::Status status = ExampleStatus();
+  // A daemon that says nothing about it has none.
+  CHECK(nlohmann::json::parse(StatusJson(status))["devices"][0]["preemption"] == "none");
+  proto::PreemptionStatus* const preemption = status.mutable_devices(0)->mutable_preemption();
+  preemption->set_mode("time-slice groups");
+  preemption->set_latency_us(190);
+  preemption->set_memory(549'000'000);
+  CHECK(StatusText(status).find("time-slice groups, 190 us") != std::string::npos);
+  nlohmann::json device = nlohmann::json::parse(StatusJson(status))["devices"][0];
+  CHECK(device["preemption"] == "time-slice groups");
+  CHECK(device["preemption_us"] == 190);
+  CHECK(device["preemption_memory"] == 549'000'000);
+  CHECK(device["preemption_reason"] == "");
+  preemption->Clear();
+  preemption->set_mode("none");
+  preemption->set_reason("the driver does not honour time slices");
+  CHECK(StatusText(status).find(
+            "Device 0 has no preemption: the driver does not honour time slices") !=
+        std::string::npos);
+  device = nlohmann::json::parse(StatusJson(status))["devices"][0];
+  CHECK(device["preemption"] == "none");
+  CHECK(device["preemption_us"] == 0);
+  CHECK(device["preemption_reason"] == "the driver does not honour time slices");
+}
+
+TEST_CASE("A bound session is marked where its partition is shown") {
+  proto::Status status = ExampleStatus();
+  proto::SessionStatus* const session = status.add_sessions();
+  session->set_partition("urgent");
+  CHECK(PartitionText(*session) == "urgent");
+  CHECK(nlohmann::json::parse(StatusJson(status))["sessions"][0]["bound"] == false);
+  session->set_bound(true);
+  CHECK(StatusText(status).find("urgent (bound)") != std::string::npos);
+  const auto json = nlohmann::json::parse(StatusJson(status));
+  CHECK(json["sessions"][0]["partition"] == "urgent");
+  CHECK(json["sessions"][0]["bound"] == true);
+}
+
 TEST_CASE("Status stays valid JSON whatever a client's name is") {
   proto::Status status = ExampleStatus();
   status.add_sessions()->set_program("a\"b\\c\n\x01");

@@ -97,6 +97,35 @@ TEST_CASE("Throttles have their cause, migrations and waits are instants, and na
   CHECK(On(trace, "X", 1)[0]["name"] == "kernel");
 }
 
+TEST_CASE(
+    "Changes of the time-slice group have their cause, and urgent work a partition of its own") {
+  proto::TraceChunk chunk;
+  proto::SessionTrace* const session = chunk.add_sessions();
+  session->set_session(7);
+  Operation(session, 1, 10, 5, 0, 132);
+  for (const char* cause : {"preempts", "back to ordinary"}) {
+    proto::TracedEvent* const event = session->add_events();
+    event->set_kind(proto::TracedEvent::MIGRATION);
+    event->set_stream(1);
+    event->set_sm_count(132);
+    event->set_cause(cause);
+  }
+  Operation(session, 1, 20, 5, 0, 132)->set_urgent(true);
+  Operation(session, 1, 30, 5, 0, 132);
+  TraceWriter writer(0);
+  writer.Add(chunk);
+  const json trace = json::parse(writer.Finish());
+  REQUIRE(On(trace, "i", 1).size() == 2);
+  CHECK(On(trace, "i", 1)[0]["name"] == "preempts");
+  CHECK(On(trace, "i", 1)[1]["name"] == "back to ordinary");
+  CHECK(On(trace, "X", 1)[1]["args"]["partition"] == "urgent");
+  const std::vector<json> stays = On(trace, "X", 1'000'000);
+  REQUIRE(stays.size() == 3);
+  CHECK(stays[0]["name"] == "sm0-131");
+  CHECK(stays[1]["name"] == "urgent");
+  CHECK(stays[2]["name"] == "sm0-131");
+}
+
 TEST_CASE("The file is valid JSON, whatever the names are") {
   proto::TraceChunk chunk;
   proto::SessionTrace* const session = chunk.add_sessions();
