@@ -1,11 +1,12 @@
 // Random programs of streams, events, copies, fills and kernels. They must give the same bytes as
-// when their operations run one after the other: under every policy, beside a neighbour, and when
-// every operation runs on other SMs than the one before.
+// when their operations run one after the other: under every policy, beside a neighbour, when every
+// operation runs on other SMs than the one before, and when the session changes its time-slice group.
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -138,8 +139,11 @@ class ProgramSession {
     space_.reset();
   }
   GpuCoroutine& coroutine() { return *coroutine_; }
+  AddressSpace& space() { return *space_; }
 
-  Memory Run(unsigned seed) {
+  // Calls `before_step` before each step.
+  Memory Run(
+      unsigned seed, const std::function<void()>& before_step = [] {}) {
     std::memset(Words(0), 0, kBufferBytes * kBuffers);
     // The last stream that used a buffer, and how. Streams wait for each other only where they
     // must.
@@ -151,6 +155,7 @@ class ProgramSession {
     std::array<Use, kBuffers> writes;
     EventId event = 0;
     for (const Step& step : MakeProgram(seed)) {
+      before_step();
       WaitForRoom();
       const auto wait = [&](const Use& use) {
         if (use.stream >= 0 && use.stream != step.stream)
@@ -296,6 +301,72 @@ TEST_CASE(
     scheduler->Remove(2, session.coroutine());
   }
   CHECK(migrations > kPrograms / ways * kSteps);
+}
+
+TEST_CASE("Random programs give the same bytes while sessions change their time-slice group") {
+  // A session begins, changes its group often, and is bound to one of the groups at last.
+  constexpr unsigned kSessions = 8, kUntilBound = 150, kEach = 200;
+  const RealClock clock;
+  soft::SoftDeviceOptions soft;
+  soft.sm_count = 16;
+  soft.sm_group = 2;
+  soft.total_memory = 64 << 20;
+  soft.worker_threads = 2;
+  soft.log = [](std::string_view) {};
+  const std::unique_ptr<Device> device = *soft::CreateSoftDevice(soft);
+  REQUIRE(device->urgent() != nullptr);
+  policy::Tenant changing, other;
+  changing.name = "changing";
+  other.name = "other";
+  other.tenant_class = policy::TenantClass::kBatch;
+  const auto scheduler = *DeviceScheduler::Create(*device, *policy::CreatePolicy("priority", {}),
+                                                  {changing, other}, clock, {});
+  QueuePool pool(*device);
+  ProgramSession neighbour(*device, pool, 1);
+  scheduler->Add(1, "other", neighbour.coroutine());
+  std::atomic<bool> stop{false};
+  std::atomic<bool> neighbour_right{true};
+  std::thread beside([&] {
+    for (unsigned seed = 1'000'000; !stop; ++seed) {
+      if (neighbour.Run(seed) != Expected(seed)) neighbour_right = false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  std::mt19937 random(7);
+  unsigned wrong = 0;
+  std::array<int, 2> steps{}, bound_in{};  // in the ordinary and in the urgent group
+  for (unsigned index = 0; index < kSessions; ++index) {
+    ProgramSession session(*device, pool, 2 + index);
+    scheduler->Add(2 + index, "changing", session.coroutine());
+    const auto change = [&] {
+      ++steps[session.space().urgent()];
+      if (random() % 4 != 0) return;
+      const bool urgent = random() % 2 == 0;
+      changing.tenant_class = urgent ? policy::TenantClass::kLatency : policy::TenantClass::kBatch;
+      Must(scheduler->SetTenants({changing, other}).ok());
+    };
+    for (unsigned i = 0; i < kEach; ++i) {
+      const unsigned seed = index * kEach + i;
+      if (i == kUntilBound) {
+        session.space().BindToGroup();
+        ++bound_in[session.space().urgent()];
+      }
+      const bool group = session.space().urgent();
+      wrong += session.Run(seed, change) != Expected(seed);
+      if (i >= kUntilBound) CHECK(session.space().urgent() == group);
+    }
+    CHECK(session.coroutine().counters().migrations > kUntilBound);
+    scheduler->Remove(2 + index, session.coroutine());
+  }
+  stop = true;
+  beside.join();
+  CHECK(wrong == 0);
+  CHECK(neighbour_right);
+  for (const int in_group : steps) CHECK(in_group > 1000);
+  CHECK(bound_in[0] + bound_in[1] == kSessions);
+  CHECK(bound_in[0] > 0);
+  CHECK(bound_in[1] > 0);
+  scheduler->Remove(1, neighbour.coroutine());
 }
 
 }  // namespace

@@ -96,6 +96,41 @@ TEST_CASE("A coroutine counts as absent if it has had no work and was not opened
   CHECK_FALSE(OthersFirst(snapshot, {{0}, {1}}, 0, kSecond, &ask_again_at));
 }
 
+TEST_CASE("Work that is stopped in the hardware makes no room, and work that is not stopped does") {
+  Tenant tenant;
+  for (const bool urgent : {false, true}) {
+    for (const bool preempts : {false, true}) {
+      for (const bool always : {false, true}) {
+        for (const bool other_urgent : {false, true}) {
+          for (const bool other_preempts : {false, true}) {
+            for (const bool other_always : {false, true}) {
+              std::vector<CoroutineView> views(2);
+              for (CoroutineView& view : views) view.tenant = &tenant;
+              views[0].has_work = true;
+              views[0].preempts = other_preempts;
+              views[0].always_preempts = other_always;
+              views[1].preempts = preempts;
+              views[1].always_preempts = always;
+              Snapshot snapshot;
+              snapshot.now = 10 * kSecond;
+              snapshot.coroutines = views;
+              Nanoseconds ask_again_at = kForever;
+              const bool others_first = OthersFirst(snapshot, {{0, other_urgent}, {1, urgent}}, 1,
+                                                    kSecond, &ask_again_at);
+              INFO("the first: urgent " << other_urgent << ", preempts " << other_preempts << ", "
+                                        << other_always << "; the second: urgent " << urgent
+                                        << ", preempts " << preempts << ", " << always);
+              const bool first = other_always || (other_urgent && other_preempts);
+              const bool second = always || (urgent && preempts);
+              CHECK(others_first == (!first || second));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Each limit of best-effort work comes from its own rule") {
   BestEffortRules rules;
   rules.window = 400 * kMicrosecond;

@@ -173,7 +173,7 @@ bool VirtualDevice::Give() {
       operation.left = static_cast<double>(operation.work);
       operation.range = partitions_[operation.work >= limits.long_operation ? limits.long_partition
                                                                             : limits.partition];
-      operation.urgent = state.grant.urgent && state.view.preempts;
+      operation.urgent = state.view.always_preempts || (state.grant.urgent && state.view.preempts);
       if (operation.urgent) operation.range = SmRange{};
       operation.number = given_++;
       state.result.begun.push_back({operation.work, operation.range});

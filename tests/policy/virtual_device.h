@@ -6,8 +6,8 @@
 // that could run there, so operations in flight go before later ones. An operation of `work` takes
 // that long on the whole device, and proportionally longer on fewer SMs.
 //
-// With DeviceShape::preemption every coroutine preempts. Operations that a coroutine gives while its
-// grant is urgent then run on the whole device, in turns with the others (tools/sim/turns.h): they
+// With DeviceShape::preemption every coroutine preempts that is not bound to the ordinary time-slice
+// group. Operations that a coroutine gives while its grant is urgent then run on the whole device, in turns with the others (tools/sim/turns.h): they
 // stop running operations, which keep their SMs and go on after the turn. Otherwise running
 // operations are never stopped.
 #pragma once
@@ -41,6 +41,9 @@ class VirtualDevice {
 
   // Called before Run(). Returns the coroutine's index.
   size_t Open(Tenant tenant, Program program);
+  // Binds a coroutine to a time-slice group. Called before Run().
+  void BindToOrdinary(size_t index) { coroutines_[index].view.preempts = false; }
+  void BindToUrgent(size_t index) { coroutines_[index].view.always_preempts = true; }
   void Run(Nanoseconds until);
 
   struct Coroutine {

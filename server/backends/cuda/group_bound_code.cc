@@ -33,7 +33,7 @@ bool IsReadOnly(std::string_view variable) {
 // Functions of the device's heap, and those by which kernels launch kernels.
 bool UsesGroupMemory(std::string_view function) {
   return function == "malloc" || function == "free" || StartsWith(function, "cudaLaunchDevice") ||
-         StartsWith(function, "cudaGetParameterBuffer");
+         StartsWith(function, "cudaGetParameterBuffer") || StartsWith(function, "__cudaCDP2");
 }
 
 // Calls `visit` with the symbol number of each relocation. Returns false if a table is not whole.
@@ -89,9 +89,10 @@ bool IsWord(char c) {
 }
 
 // A declaration `.global ... name` outside of functions declares a variable. Instructions contain
-// the word only as a part, as in `ld.global.u32`.
+// the word only as a part, as in `ld.global.u32`, and parameters that point to global memory are
+// declared within parentheses.
 bool IsPtxBound(std::string_view ptx) {
-  int braces = 0;
+  int braces = 0, parentheses = 0;
   bool variable = false;  // in a declaration of a variable, before its name ends
   std::string_view name;  // the last word of that declaration
   const auto end_of_declaration = [&] {
@@ -104,13 +105,14 @@ bool IsPtxBound(std::string_view ptx) {
     if (ptx.substr(i, 2) == "//" || ptx.substr(i, 2) == "/*") {
       const bool line = ptx[i + 1] == '/';
       const size_t end = ptx.find(line ? "\n" : "*/", i + 2);
-      if (end == std::string_view::npos) break;
+      if (end == std::string_view::npos && line) break;
+      if (end == std::string_view::npos) return true;
       i = end + (line ? 1 : 2);
       continue;
     }
     if (ptx[i] == '"') {
       const size_t end = ptx.find('"', i + 1);
-      if (end == std::string_view::npos) break;
+      if (end == std::string_view::npos) return true;
       i = end + 1;
       continue;
     }
@@ -120,7 +122,7 @@ bool IsPtxBound(std::string_view ptx) {
       const std::string_view word = ptx.substr(i, end - i);
       i = end;
       if (UsesGroupMemory(word)) return true;
-      if (braces == 0 && word == ".global") {
+      if (braces == 0 && parentheses == 0 && word == ".global") {
         variable = true;
       } else if (variable) {
         name = word;
@@ -131,8 +133,10 @@ bool IsPtxBound(std::string_view ptx) {
     if ((c == '[' || c == '=' || c == ';') && end_of_declaration()) return true;
     if (c == '{') ++braces;
     if (c == '}' && --braces < 0) return true;
+    if (c == '(') ++parentheses;
+    if (c == ')' && --parentheses < 0) return true;
   }
-  return end_of_declaration();
+  return end_of_declaration() || braces != 0 || parentheses != 0;
 }
 
 }  // namespace

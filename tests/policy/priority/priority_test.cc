@@ -1,9 +1,12 @@
 #include "policy/priority/priority.h"
 
 #include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
 
 #include "policy/partition_pool.h"
 #include "policy/registry.h"
+#include "tests/policy/device_shapes.h"
 #include "tests/policy/virtual_device.h"
 
 namespace detshare::policy {
@@ -17,11 +20,10 @@ Tenant Classed(std::string name, TenantClass tenant_class, Nanoseconds slo = 0) 
   return tenant;
 }
 
-Decision Decide(const std::vector<Tenant>& tenants, CoroutineView view = {},
-                const Options& options = {}) {
+Decision DecideOn(const std::vector<Tenant>& tenants, std::vector<CoroutineView> views,
+                  const Options& options = {}) {
   std::vector<SmRange> partitions = {SmRange{}};
   for (const SmRange& range : StandardPartitions({132, 8})) partitions.push_back(range);
-  std::vector<CoroutineView> views(tenants.size(), view);
   for (size_t i = 0; i < tenants.size(); ++i) {
     views[i].id = i + 1;
     views[i].tenant = &tenants[i];
@@ -32,6 +34,18 @@ Decision Decide(const std::vector<Tenant>& tenants, CoroutineView view = {},
   snapshot.tenants = tenants;
   snapshot.coroutines = views;
   return (*CreatePolicy("priority", options))->Decide(snapshot);
+}
+
+Decision Decide(const std::vector<Tenant>& tenants, CoroutineView view = {},
+                const Options& options = {}) {
+  return DecideOn(tenants, std::vector<CoroutineView>(tenants.size(), view), options);
+}
+
+// Coroutines that preempt, as on a device with time-slice groups.
+std::vector<CoroutineView> Preempting(size_t count) {
+  CoroutineView view;
+  view.preempts = true;
+  return std::vector<CoroutineView>(count, view);
 }
 
 TEST_CASE("Policy priority ranks latency by SLO, then tenants without a class, then batch") {
@@ -224,6 +238,126 @@ TEST_CASE("Policy priority keeps a latency tenant within its bounds of SMs") {
     CHECK(pool[limits.partition - 1].count == 64);
     CHECK(limits.long_partition == limits.partition);
   }
+}
+
+// ---- devices that preempt
+
+TEST_CASE("Policy priority limits no best-effort work beside urgent work that stops it") {
+  const std::vector<Tenant> tenants = {Classed("latency", TenantClass::kLatency),
+                                       Classed("unset", TenantClass::kUnset)};
+  const Decision decision = DecideOn(tenants, Preempting(2));
+  CHECK(decision.grants[0].urgent);
+  const Grant& best_effort = decision.grants[1];
+  CHECK_FALSE(best_effort.urgent);
+  CHECK(best_effort.rank > decision.grants[0].rank);
+  for (const Limits& limits : {best_effort.idle, best_effort.contended, TailLimits(best_effort)}) {
+    CHECK(limits.window == kForever);
+    CHECK(limits.partition == 0);
+    CHECK(limits.long_partition == 0);
+    CHECK(limits.long_operation == kForever);
+  }
+  CHECK(best_effort.prepare.empty());
+}
+
+TEST_CASE("Policy priority limits best-effort work beside a program that cannot preempt") {
+  const std::vector<Tenant> tenants = {Classed("bound", TenantClass::kLatency),
+                                       Classed("latency", TenantClass::kLatency),
+                                       Classed("batch", TenantClass::kBatch)};
+  std::vector<CoroutineView> views = Preempting(3);
+  views[0].preempts = false;
+  CHECK(DecideOn(tenants, views).grants == Decide(tenants).grants);
+  // Best-effort work that is bound there is stopped as any other.
+  views[0].preempts = true;
+  views[2].preempts = false;
+  CHECK(DecideOn(tenants, views).grants[2].contended.window == kForever);
+}
+
+TEST_CASE("Policy priority limits best-effort work that cannot be stopped") {
+  const std::vector<Tenant> tenants = {Classed("latency", TenantClass::kLatency),
+                                       Classed("batch", TenantClass::kBatch)};
+  std::vector<CoroutineView> views = Preempting(2);
+  views[1].always_preempts = true;
+  CHECK(DecideOn(tenants, views).grants == Decide(tenants).grants);
+}
+
+TEST_CASE("Policy priority keeps the order of latency tenants that preempt") {
+  const std::vector<Tenant> tenants = {Classed("short", TenantClass::kLatency, 5 * kMillisecond),
+                                       Classed("long", TenantClass::kLatency, kSecond)};
+  const Decision decision = DecideOn(tenants, Preempting(2));
+  CHECK(decision.grants[0].rank < decision.grants[1].rank);
+  CHECK(decision.grants == Decide(tenants).grants);
+  CHECK(decision.grants[1].contended.window == 30 * kMicrosecond);
+  // A latency tenant that is bound to ordinary work is stopped by the other.
+  std::vector<CoroutineView> views = Preempting(2);
+  views[1].preempts = false;
+  CHECK(DecideOn(tenants, views).grants[1].contended.window == kForever);
+  // But it waits for no tenant that is bound there as well.
+  views[0].preempts = false;
+  CHECK(DecideOn(tenants, views).grants[1].contended.window == 30 * kMicrosecond);
+}
+
+TEST_CASE("Policy priority lets tenants without a class go before batch on devices that preempt") {
+  const Decision decision =
+      DecideOn({Classed("latency", TenantClass::kLatency), Classed("unset", TenantClass::kUnset),
+                Classed("batch", TenantClass::kBatch)},
+               Preempting(3));
+  CHECK(decision.grants[1].contended.window == kForever);
+  CHECK(decision.grants[2].contended.window == 0);
+  CHECK(decision.grants[2].idle.long_partition != 0);
+}
+
+// A request of 1 ms in every 5 ms, beside kernels of 10 ms.
+std::unique_ptr<VirtualDevice> RequestsBesideLongKernels(
+    const DeviceShape& shape, const std::function<void(VirtualDevice&)>& bind = {}) {
+  auto device = std::make_unique<VirtualDevice>(shape, *CreatePolicy("priority", {}));
+  device->Open(Classed("inference", TenantClass::kLatency),
+               Periodic(kMillisecond, 5 * kMillisecond, {kMillisecond}));
+  device->Open(Classed("training", TenantClass::kBatch), Steady({10 * kMillisecond}));
+  if (bind) bind(*device);
+  device->Run(2 * kSecond);
+  return device;
+}
+
+TEST_CASE("On a device that preempts, requests are short and best-effort work has all SMs") {
+  const auto device = RequestsBesideLongKernels(kPreemptingH200);
+  CHECK(Quantile((*device)[0].latencies, 1) <= kMillisecond + kPreemptingH200.preemption);
+  CHECK((*device)[0].latencies.size() == 400);
+  for (const auto& [work, range] : (*device)[1].begun) CHECK(range.whole());
+  // The device is never idle. A turn of urgent work costs at most 0.25 ms.
+  CHECK((*device)[1].device_time > 2 * kSecond * 73 / 100);
+  CHECK((*device)[1].longest_throttle == 0);
+}
+
+TEST_CASE("A program that is bound to ordinary work is served as on a device without preemption") {
+  const auto without = RequestsBesideLongKernels(kH200);
+  const auto bound = RequestsBesideLongKernels(
+      kPreemptingH200, [](VirtualDevice& device) { device.BindToOrdinary(0); });
+  CHECK((*bound)[0].latencies == (*without)[0].latencies);
+  CHECK((*bound)[1].begun == (*without)[1].begun);
+  CHECK((*bound)[1].device_time == (*without)[1].device_time);
+  for (const auto& [work, range] : (*bound)[1].begun) CHECK_FALSE(range.whole());
+}
+
+TEST_CASE("Best-effort work that is bound to urgent work waits while requests run") {
+  const auto device = RequestsBesideLongKernels(
+      kPreemptingH200, [](VirtualDevice& device) { device.BindToUrgent(1); });
+  CHECK((*device)[1].longest_throttle > 0);
+}
+
+TEST_CASE("On a device that preempts, a shorter SLO goes first among latency tenants") {
+  VirtualDevice device(kPreemptingH200, *CreatePolicy("priority", {}));
+  const size_t fast = device.Open(Classed("fast", TenantClass::kLatency, 5 * kMillisecond),
+                                  Periodic(kMillisecond, 7 * kMillisecond, {kMillisecond}));
+  const size_t slow =
+      device.Open(Classed("slow", TenantClass::kLatency, kSecond), Steady({50 * kMicrosecond}));
+  const size_t batch =
+      device.Open(Classed("batch", TenantClass::kBatch), Steady({10 * kMillisecond}));
+  device.Run(2 * kSecond);
+  // At most one operation of the other tenant is before a request.
+  CHECK(Quantile(device[fast].latencies, 1) <= 1050 * kMicrosecond);
+  CHECK(device[slow].device_time > kSecond);
+  // Urgent work never ends.
+  CHECK(device[batch].device_time == 0);
 }
 
 }  // namespace

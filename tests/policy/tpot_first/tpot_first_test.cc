@@ -5,6 +5,8 @@
 
 #include "policy/partition_pool.h"
 #include "policy/registry.h"
+#include "tests/policy/device_shapes.h"
+#include "tests/policy/virtual_device.h"
 
 namespace detshare::policy {
 namespace {
@@ -47,6 +49,11 @@ struct Scene {
     view.tokens.tokens = 10;
     view.tokens.prefill = true;
     view.tokens.prefill_since = kNow - since;
+  }
+
+  // The programs run on a device that preempts.
+  void Preempt() {
+    for (CoroutineView& view : views) view.preempts = true;
   }
 
   Decision Decide(const Options& options = {}) {
@@ -206,6 +213,94 @@ TEST_CASE("Policy tpot-first uses its own objective of the first token if a tena
   CHECK(scene.Decide().grants[0].rank == 3);
   CHECK(scene.Decide({{{"ttft", "100ms"}}}).grants[0].rank == 1);
   CHECK(scene.Decide({{{"ttft", "60ms"}}}).grants[0].rank == 0);
+}
+
+// ---- devices that preempt
+
+TEST_CASE("Policy tpot-first lets a step near its objective stop the prefill of another server") {
+  Scene scene;
+  SECTION("near") { scene.Decoding("server", 20 * kMillisecond, 5 * kMillisecond); }
+  SECTION("urgent") { scene.Decoding("server", 39 * kMillisecond, 5 * kMillisecond); }
+  scene.Prefilling("prefill", 0);
+  scene.Preempt();
+  const Decision decision = scene.Decide();
+  CHECK(decision.grants[0].urgent);
+  const Grant& prefill = decision.grants[1];
+  CHECK_FALSE(prefill.urgent);
+  for (const Limits& limits : {prefill.idle, prefill.contended, TailLimits(prefill)}) {
+    CHECK(limits.window == kForever);
+    CHECK(limits.partition == 0);
+    CHECK(limits.long_partition == 0);
+  }
+  CHECK(prefill.prepare.empty());
+}
+
+TEST_CASE("Policy tpot-first lets a step with slack stop no work, and bounds prefills beside it") {
+  Scene scene;
+  scene.Decoding("server", 0, 5 * kMillisecond);
+  scene.Prefilling("prefill", 0);
+  scene.Add("batch", TenantClass::kBatch);
+  const Decision without = scene.Decide();
+  scene.Preempt();
+  const Decision decision = scene.Decide();
+  CHECK_FALSE(decision.grants[0].urgent);
+  CHECK(decision.grants == without.grants);
+  CHECK(decision.grants[1].contended.window == kMillisecond);
+  CHECK(decision.grants[2].contended.window == 0);
+}
+
+TEST_CASE("Policy tpot-first bounds a prefill that urgent work cannot stop") {
+  Scene scene;
+  scene.Decoding("server", 39 * kMillisecond, 5 * kMillisecond);
+  scene.Prefilling("prefill", 0);
+  const Decision without = scene.Decide();
+  CHECK(without.grants[1].contended.window == 0);
+  scene.Preempt();
+  SECTION("because the urgent program is bound to ordinary work") {
+    scene.views[0].preempts = false;
+  }
+  SECTION("because the prefilling program is bound to urgent work") {
+    scene.views[1].always_preempts = true;
+  }
+  CHECK(scene.Decide().grants == without.grants);
+}
+
+TEST_CASE("Policy tpot-first lets decoding with slack go on beside a program that stops it") {
+  Scene scene;
+  scene.Decoding("fresh", 0, 5 * kMillisecond);
+  scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
+  scene.Preempt();
+  CHECK(scene.Decide().grants[0].contended.window == kForever);
+  // Another program with as little slack is not stopped, and keeps its place.
+  scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
+  scene.views.back().preempts = true;
+  CHECK(scene.Ranks() == std::vector<int>{2, 0, 1});
+}
+
+TEST_CASE("Policy tpot-first keeps the order of work that is not urgent on devices that preempt") {
+  Scene scene;
+  scene.Add("latency", TenantClass::kLatency);
+  scene.Add("batch", TenantClass::kBatch);
+  scene.Preempt();
+  CHECK(scene.Decide().grants[1].contended.window == kForever);
+  scene.Add("unset").preempts = true;
+  scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
+  CHECK(scene.Ranks() == std::vector<int>{1, 5, 4});
+  const Decision decision = scene.Decide();
+  CHECK(decision.grants[1].contended.window == 0);
+  CHECK(decision.grants[2].contended.window == kForever);
+}
+
+TEST_CASE("Under policy tpot-first, the requests of a latency tenant stop best-effort work") {
+  Tenant latency, batch;
+  latency.tenant_class = TenantClass::kLatency;
+  batch.tenant_class = TenantClass::kBatch;
+  VirtualDevice device(kPreemptingH200, *CreatePolicy("tpot-first", {}));
+  device.Open(latency, Periodic(kMillisecond, 5 * kMillisecond, {kMillisecond}));
+  device.Open(batch, Steady({10 * kMillisecond}));
+  device.Run(kSecond);
+  CHECK(Quantile(device[0].latencies, 1) <= kMillisecond + kPreemptingH200.preemption);
+  for (const auto& [work, range] : device[1].begun) CHECK(range.whole());
 }
 
 }  // namespace

@@ -73,7 +73,8 @@ def family_value(families, name, labels):
 def main():
     markdown, detshared, program, shim = sys.argv[1:5]
     program = os.path.abspath(program)
-    with Daemon(detshared, shim) as daemon:
+    # With preemption the training would not be throttled.
+    with Daemon(detshared, shim, flags=("--preemption=off",)) as daemon:
         families = exposition_format.parse(daemon.get("/metrics"))
         check_documentation(families, documented(markdown))
         check(value(families, "detshare_sessions", tenant="chat") == 0, "chat has no session yet")
