@@ -34,7 +34,7 @@ _cuda_program = rule(
         "flags": attr.string_list(),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "links": attr.label_list(allow_files = True),
-        "srcs": attr.label_list(allow_files = [".cu", ".cc", ".cpp", ".c"], mandatory = True),
+        "srcs": attr.label_list(allow_files = [".cu", ".cc", ".cpp", ".c", ".ptx"], mandatory = True),
         # Changes when the toolkit does, so that programs are built again. nvcc runs from its own
         # folder, outside the sandbox.
         "_toolkit": attr.label(default = "@cuda//:stamp", allow_files = True),
