@@ -86,6 +86,7 @@ struct DeviceScheduler::Entry {
   const AddressSpace* space = nullptr;
   policy::Grant grant;  // the one that was published last
   bool followed = false;
+  bool takes_turns = false;                     // as published
   std::shared_ptr<const TraceReference> trace;  // as published
   SchedEntity::Assignment::Promise promise;     // as published
   uint64_t resizes = 0;
@@ -192,6 +193,9 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   assignment.contended = limits(grant.contended);
   assignment.tail = limits(TailLimits(grant));
   assignment.contention_phase = grant.contention_phase;
+  assignment.takes_turns = followed && policy_->TakesTurns(tenants_);
+  assignment.turn_group = grant.turn_group;
+  assignment.preempts = grant.urgent && device_.urgent() != nullptr;
   assignment.budget = grant.budget;
   for (const int index : grant.prepare) assignment.prepare.push_back(PlaceAt(index).partition);
   for (const auto& place : places_) assignment.partitions.push_back(place->partition);
@@ -214,6 +218,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
     assignment.budget = policy::kForever;
   }
   entry.trace = trace_;
+  entry.takes_turns = assignment.takes_turns;
   entry.promise = assignment.promise;
   entry.entity->Publish(std::move(assignment));
   entry.grant = grant;
@@ -233,6 +238,7 @@ void DeviceScheduler::Decide() {
     view.has_work = report.has_work;
     view.changed_at = report.changed_at;
     view.in_flight = report.in_flight;
+    view.in_flight_since = report.in_flight_since;
     view.throttled_since = report.throttled_since;
     view.preempts = device_.urgent() != nullptr && !report.bound_ordinary;
     view.always_preempts = report.bound_urgent;
@@ -254,13 +260,15 @@ void DeviceScheduler::Decide() {
   snapshot.coroutines = views;
   policy::Decision decision = policy_->Decide(snapshot);
   decision.grants.resize(entries_.size());
-  const bool followed = policy_->Watches() && entries_.size() > 1;
+  const bool takes_turns = policy_->TakesTurns(tenants_);
+  const bool followed = takes_turns || (policy_->Watches() && entries_.size() > 1);
   for (size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
     const policy::Grant& grant = decision.grants[i];
     // Each decision gives a new budget, even if it is as large as the previous one.
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
-        entry.promise == PromiseOf(entry.tenant) && grant.budget == policy::kForever) {
+        takes_turns == entry.takes_turns && entry.promise == PromiseOf(entry.tenant) &&
+        grant.budget == policy::kForever) {
       continue;
     }
     Publish(entry, grant, followed);

@@ -56,6 +56,18 @@ void SchedBoard::RestrictUntil(int rank, Nanoseconds until, bool begins) {
   }
 }
 
+bool SchedBoard::EnterTurn(bool preempting, uint64_t group) {
+  constexpr uint64_t kCount = (uint64_t{1} << kCountBits) - 1;
+  std::atomic<uint64_t>& turn = turns[preempting];
+  const uint64_t of_group = group << kCountBits;
+  uint64_t before = turn.load(std::memory_order_relaxed);
+  do {
+    if ((before & kCount) != 0 && (before & ~kCount) != of_group) return false;
+  } while (!turn.compare_exchange_weak(before, of_group | ((before & kCount) + 1),
+                                       std::memory_order_acquire, std::memory_order_relaxed));
+  return true;
+}
+
 SchedEntity::~SchedEntity() { Forget(); }
 
 void SchedEntity::Publish(Assignment assignment) {
@@ -72,6 +84,7 @@ SchedEntityReport SchedEntity::report() const {
   report.rank = Get(figures_.rank);
   report.changed_at = Get(figures_.changed_at);
   report.in_flight = Get(figures_.in_flight);
+  report.in_flight_since = Get(figures_.in_flight_since);
   report.throttled_since = Get(figures_.throttled_since);
   report.device_time = Get(figures_.device_time);
   report.longest_operation = Get(figures_.longest_operation);
@@ -124,9 +137,10 @@ void SchedEntity::Refresh() {
     return limits.partition == idle.partition && limits.long_partition == idle.partition &&
            (limits.yielding_block == 0 || limits.yielding_partition == idle.partition);
   };
-  unlimited_ = !assignment_.followed ||
-               (idle.window == policy::kForever && contended.window == policy::kForever &&
-                tail.window == policy::kForever && budget_ == policy::kForever);
+  unlimited_ =
+      !assignment_.followed || (!assignment_.takes_turns && idle.window == policy::kForever &&
+                                contended.window == policy::kForever &&
+                                tail.window == policy::kForever && budget_ == policy::kForever);
   same_limits_ = !assignment_.followed;
   traced_ = assignment_.trace != nullptr;
   fixed_ = nullptr;
@@ -144,6 +158,11 @@ void SchedEntity::Refresh() {
     board_.busy.fetch_add(SchedBoard::One(counted_rank_) - SchedBoard::One(before),
                           std::memory_order_relaxed);
   }
+  if (assignment_.takes_turns && in_flight_ > 0) {
+    // Work that was submitted before there were turns counts, too.
+    wants_turn_ = true;
+    MayEnter();
+  }
   Set(figures_.rank, assignment_.rank);
   if (Get(figures_.partition) == nullptr || fixed_ != nullptr) {
     Set(figures_.partition, idle.partition);
@@ -155,6 +174,10 @@ void SchedEntity::Refresh() {
 }
 
 bool SchedEntity::Throttle() {
+  if (assignment_.takes_turns && !wants_turn_) {
+    wants_turn_ = true;
+    if (HasRoom()) return true;
+  }
   const Nanoseconds now = clock_.NowNanoseconds();
   if (throttled_since_ == 0) {
     throttled_since_ = std::max<Nanoseconds>(now, 1);
@@ -164,7 +187,7 @@ bool SchedEntity::Throttle() {
     Set(figures_.throttled_since, throttled_since_);
     SetWorking(true);
   }
-  if (now - throttled_since_ < Current().max_throttle) return false;
+  if (now - throttled_since_ < Current().max_throttle || !MayEnter()) return false;
   pass_ = true;
   Add<uint64_t>(figures_.passes, 1);
   EndThrottle();
@@ -190,7 +213,27 @@ void SchedEntity::EndThrottle() {
   Set<Nanoseconds>(figures_.throttled_since, 0);
 }
 
+bool SchedEntity::EnterTurn() {
+  const bool preempting =
+      Get(figures_.bound_urgent) || (assignment_.preempts && !Get(figures_.bound_ordinary));
+  if (entered_[preempting]) return entered_as_[preempting] == assignment_.turn_group;
+  if (!board_.EnterTurn(preempting, assignment_.turn_group)) return false;
+  entered_[preempting] = true;
+  entered_as_[preempting] = assignment_.turn_group;
+  return true;
+}
+
+void SchedEntity::LeaveTurn() {
+  wants_turn_ = false;
+  for (const bool preempting : {false, true}) {
+    if (std::exchange(entered_[preempting], false)) board_.LeaveTurn(preempting);
+  }
+}
+
 void SchedEntity::SetInFlight(Nanoseconds in_flight) {
+  if (assignment_.takes_turns && (in_flight_ > 0) != (in_flight > 0)) {
+    Set(figures_.in_flight_since, clock_.NowNanoseconds());
+  }
   in_flight_ = in_flight;
   Set(figures_.in_flight, in_flight);
   // long_operation exceeds every window for short operations. So this much work in flight contains
@@ -284,6 +327,10 @@ void SchedEntity::Started(Nanoseconds estimate, bool counts) {
 }
 
 void SchedEntity::AddToBurst(Nanoseconds estimate) {
+  // Work that the gate did not see enters here: copies of the daemon, and work whose wait is over.
+  // It does not wait for its turn.
+  wants_turn_ = true;
+  MayEnter();
   SetWorking(true);
   ++request_operations_;
   burst_ += estimate;
@@ -319,9 +366,13 @@ void SchedEntity::Resumed(Nanoseconds estimate) {
   AddToBurst(estimate);
 }
 
-void SchedEntity::Completed(Nanoseconds estimate) { SetInFlight(in_flight_ - estimate); }
+void SchedEntity::Completed(Nanoseconds estimate) {
+  SetInFlight(in_flight_ - estimate);
+  if (in_flight_ <= 0) LeaveTurn();
+}
 
 void SchedEntity::Idle() {
+  LeaveTurn();
   if (throttled_since_ == 0) SetWorking(false);
 }
 
@@ -331,6 +382,7 @@ void SchedEntity::Forget() {
   parked_ = 0;
   pass_ = false;
   SetInFlight(0);
+  LeaveTurn();
 }
 
 }  // namespace detshare

@@ -49,6 +49,17 @@ struct alignas(64) SchedBoard {
   // (policy::Grant::contention_phase); in the past if there are none. Relaxed, as `busy`.
   alignas(64) std::array<std::atomic<Nanoseconds>, policy::kRanks> contention_until{};
 
+  // The turn group whose work is in the hardware (upper bits) and the number of its coroutines with
+  // such work (lowest kCountBits bits); [0] for ordinary work, [1] for urgent work that preempts.
+  // Only coroutines that take turns are counted. Acquire and release: work that enters begins after
+  // the work of the group before it.
+  alignas(64) std::array<std::atomic<uint64_t>, 2> turns{};
+  static constexpr int kCountBits = 16;
+
+  // Counts a coroutine of the group. Returns false, and counts nothing, if another group is there.
+  bool EnterTurn(bool preempting, uint64_t group);
+  void LeaveTurn(bool preempting) { turns[preempting].fetch_sub(1, std::memory_order_release); }
+
   static uint64_t One(int rank) { return uint64_t{1} << (8 * rank); }
   // Whether a coroutine of a rank below `rank` has work.
   bool BusyBelow(int rank) const {
@@ -79,7 +90,12 @@ class alignas(64) SchedEntity {
     int rank = 0;
     bool urgent = false;  // policy::Grant
     BoundLimits idle, contended, tail;
-    double contention_phase = 1;            // policy::Grant
+    double contention_phase = 1;  // policy::Grant
+    // Whether its work waits for that of other turn groups, of which preempting work and all other
+    // work have their own. Requires `followed`.
+    bool takes_turns = false;
+    uint64_t turn_group = 0;  // policy::Grant
+    bool preempts = false;    // the device runs its urgent work in the urgent time-slice group
     Nanoseconds budget = policy::kForever;  // from the publication on
     absl::InlinedVector<Partition*, 4> prepare;
     // The partitions of the device, those with fewer SMs first, then the whole device, and last the
@@ -133,7 +149,8 @@ class alignas(64) SchedEntity {
     return unlimited_ || HasRoom();
   }
   // The session has a record that may not be read. Returns true once it was throttled for long
-  // enough to continue anyway; then MayRun() lets one operation through.
+  // enough to continue anyway; then MayRun() lets one operation through. Returns true at once if the
+  // session only had to enter its turn group for its first record.
   bool Throttle();
   // The session has no such record any more.
   void EndThrottle();
@@ -239,11 +256,17 @@ class alignas(64) SchedEntity {
  private:
   void Refresh();
   bool HasRoom() {
-    if (pass_) return true;
-    if (Waiting() >= Current().window || budget_ <= 0) return false;
+    if (pass_) return MayEnter();
+    if (Waiting() >= Current().window || budget_ <= 0 || !MayEnter()) return false;
     if (throttled_since_ != 0) EndThrottle();
     return true;
   }
+  // Enters the coroutine's turn group, so that it may submit work. Returns false while work of
+  // another group is in the hardware, or work that it submitted itself for another group. A session
+  // without a record does not enter, because it would keep the others out.
+  bool MayEnter() { return !assignment_.takes_turns || (wants_turn_ && EnterTurn()); }
+  bool EnterTurn();
+  void LeaveTurn();
   // The work that counts against the window. Parked work counts only beyond kMaxParked.
   Nanoseconds Waiting() const {
     return parked_ > kMaxParked ? in_flight_ + (parked_ - kMaxParked) : in_flight_;
@@ -284,7 +307,12 @@ class alignas(64) SchedEntity {
   TokenClock tokens_;
   Nanoseconds throttled_since_ = 0;  // 0: not throttled
   Cause throttled_by_ = Cause::kWindow;
-  bool pass_ = false;     // one operation may pass, whatever the limits say
+  bool pass_ = false;  // one operation may pass, whatever the limits say
+  // Whether it is counted in board_.turns, and for which group. It is counted from the call that
+  // lets it submit work until that work is complete.
+  bool wants_turn_ = false;  // the session has a record, or work in the hardware
+  std::array<bool, 2> entered_{};
+  std::array<uint64_t, 2> entered_as_{};
   bool working_ = false;  // counted in board_.busy, with counted_rank_
   int counted_rank_ = 0;
   bool news_ = false;
@@ -310,9 +338,9 @@ class alignas(64) SchedEntity {
   struct alignas(64) Figures {
     std::atomic<bool> has_work{false}, bound_ordinary{false}, bound_urgent{false};
     std::atomic<int> rank{0};
-    std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, throttled_since{0}, device_time{0},
-        longest_operation{0}, typical_operation{0}, typical_burst{0}, typical_gap{0},
-        throttled_by_window{0}, throttled_by_budget{0}, bound_time{0};
+    std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, in_flight_since{0}, throttled_since{0},
+        device_time{0}, longest_operation{0}, typical_operation{0}, typical_burst{0},
+        typical_gap{0}, throttled_by_window{0}, throttled_by_budget{0}, bound_time{0};
     std::atomic<uint64_t> operations{0}, passes{0}, tokens{0};
     std::atomic<uint64_t> late_bursts{0}, late_first_tokens{0}, late_tokens{0};
     std::atomic<double> memory_bound{-1};

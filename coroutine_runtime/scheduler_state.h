@@ -17,6 +17,7 @@ struct SchedEntityReport {
   bool bound_ordinary = false, bound_urgent = false;
   int rank = 0;
   policy::Nanoseconds changed_at = 0, in_flight = 0, throttled_since = 0;
+  policy::Nanoseconds in_flight_since = 0;  // as in policy::CoroutineView
   policy::Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;
   policy::Nanoseconds typical_burst = 0, typical_gap = 0;
   double memory_bound = -1;  // as in policy::CoroutineView

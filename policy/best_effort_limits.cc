@@ -58,8 +58,7 @@ std::vector<SmRange> BestEffortPartitions(const DeviceShape& device, const BestE
 bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at) {
   const auto preempts = [&](size_t i) {
-    const CoroutineView& coroutine = snapshot.coroutines[i];
-    return coroutine.always_preempts || (order[i].urgent && coroutine.preempts);
+    return StopsOthers(snapshot.coroutines[i], order[i].urgent);
   };
   bool others = false;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -81,11 +80,11 @@ bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order,
 void PauseLongBursts(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                      Grant* grant, Nanoseconds* ask_again_at) {
   const CoroutineView& view = snapshot.coroutines[index];
-  if (!order[index].urgent || !view.preempts) return;
+  if (!StopsOthers(view, order[index].urgent)) return;
   bool stops_others = false;
   for (size_t i = 0; i < order.size(); ++i) {
-    stops_others = stops_others || (snapshot.coroutines[i].has_work &&
-                                    !(order[i].urgent && snapshot.coroutines[i].preempts));
+    const CoroutineView& other = snapshot.coroutines[i];
+    stops_others = stops_others || (other.has_work && !StopsOthers(other, order[i].urgent));
   }
   if (!stops_others) return;
   const auto limit = [&](Nanoseconds window) {

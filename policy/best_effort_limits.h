@@ -135,7 +135,7 @@ bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order,
 inline constexpr Nanoseconds kLongBurst = 100 * kMillisecond;
 inline constexpr Nanoseconds kBurstPause = 30 * kMillisecond;
 inline constexpr Nanoseconds kLongBurstWindow = 20 * kMillisecond;
-// Sets that in the urgent grant of coroutine `index`. Lowers `ask_again_at` as OthersFirst().
+// Sets that in the grant of coroutine `index`. Lowers `ask_again_at` as OthersFirst().
 void PauseLongBursts(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                      Grant* grant, Nanoseconds* ask_again_at);
 

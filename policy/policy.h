@@ -14,11 +14,17 @@
 //   - A coroutine that was throttled for longer than `max_throttle` may give one operation to the
 //     hardware in any case. So no policy can starve a program, or stop two programs for ever when
 //     one waits for the other.
+//   - Coroutines of different turn groups (Grant::turn_group) never have work in the hardware at the
+//     same time. A coroutine waits until the work of other groups is complete, even after
+//     `max_throttle`. Urgent work that preempts and all other work are apart: neither waits for the
+//     other, because the hardware never runs both at once.
 //   - An operation runs on the partition that its limits name. An operation that does not fit there
 //     (a cooperative grid, a cluster, a graph with either) runs on the smallest partition of the
 //     snapshot that holds it. The whole device holds every operation.
 //   - A coroutine that is alone on its device has no window and no budget. Only the partitions of
 //     its idle limits hold for it.
+//   - Where coroutines take turns (Policy::TakesTurns), a coroutine that is alone is followed, too,
+//     so that its work in flight is known when another one comes.
 //   - The policy is asked when a coroutine comes or goes, when its work begins or ends, when a
 //     setting changes, when a budget is used up, and at `ask_again_at`.
 #pragma once
@@ -85,6 +91,7 @@ struct Tenant {
   int min_sms = 0, max_sms = 0;            // bounds of the partitions that it gets
   Nanoseconds slo_latency = 0;             // of a burst, from its first operation to its end
   Nanoseconds slo_ttft = 0, slo_tpot = 0;  // time to first token, time per output token
+  bool exclusive = false;                  // its kernels never run beside those of other tenants
 };
 
 // A program's tokens, as far as its pattern of calls shows them. A burst that ends when the client
@@ -111,6 +118,8 @@ struct CoroutineView {
   bool has_work = false;       // in its session's queues, or in the hardware
   Nanoseconds changed_at = 0;  // when has_work last changed
   Nanoseconds in_flight = 0;   // device time of its work in the hardware
+  // When in_flight last became 0 or more than 0. Known only where coroutines take turns.
+  Nanoseconds in_flight_since = 0;
   // When its present throttle began; 0: it is not throttled.
   Nanoseconds throttled_since = 0;
   // Whether its work stops the running work of others when a grant makes it urgent. False if the
@@ -130,6 +139,11 @@ struct CoroutineView {
   double memory_bound = -1;
   TokenView tokens;
 };
+
+// Whether the work of a coroutine stops the work of others. `urgent`: as in its Grant.
+inline bool StopsOthers(const CoroutineView& coroutine, bool urgent) {
+  return coroutine.always_preempts || (urgent && coroutine.preempts);
+}
 
 struct Snapshot {
   Nanoseconds now = 0;
@@ -188,6 +202,9 @@ struct Grant {
   // The device time of work that the coroutine may give to the hardware. When it is used up, the
   // policy is asked, and the coroutine gives nothing more until the policy has decided.
   Nanoseconds budget = kForever;
+  // The id of a coroutine of the group, so that groups of different policies are never confused; 0:
+  // the group of all coroutines that may run beside each other.
+  CoroutineId turn_group = 0;
   // Partitions where the coroutine is likely to run soon. The daemon makes its graphs ready there
   // ahead of time.
   absl::InlinedVector<int, 4> prepare;
@@ -232,6 +249,9 @@ class Policy {
   // them, and asks the policy only when a coroutine comes or goes or a setting changes. The
   // decisions of such a policy may then name partitions, but no ranks, windows or budgets.
   virtual bool Watches() const { return true; }
+  // Whether decisions name turn groups other than 0 while these tenants are configured. If so, the
+  // scheduler follows all coroutines, whatever Watches() returns.
+  virtual bool TakesTurns(absl::Span<const Tenant> tenants) const { return false; }
   // The partitions that the policy wants to use, beside those that every device keeps. Making a
   // partition drains the device. So partitions are made when the daemon starts, and when the policy
   // or a tenant changes.

@@ -9,6 +9,7 @@
 #include "policy/static_shares/static_shares.h"
 #include "policy/temporal/temporal.h"
 #include "policy/tpot_first/tpot_first.h"
+#include "policy/turns/turns.h"
 #include "policy/whole/whole.h"
 
 namespace detshare::policy {
@@ -42,10 +43,7 @@ absl::StatusOr<const Entry*> Find(absl::string_view name) {
       absl::StrCat("no policy is called \"", name, "\"; the policies are ", known));
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name,
-                                                     const Options& options) {
+absl::StatusOr<std::unique_ptr<Policy>> CreateBare(std::string_view name, const Options& options) {
   if (name.find('/') != name.npos) return LoadPolicy(std::string(name), options);
   absl::StatusOr<const Entry*> entry = Find({name.data(), name.size()});
   if (!entry.ok()) return entry.status();
@@ -54,6 +52,16 @@ absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name,
       ParameterValues::Read((*entry)->name, (*entry)->parameters(), options);
   if (!values.ok()) return values.status();
   return (*entry)->create(options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name,
+                                                     const Options& options) {
+  absl::StatusOr<std::unique_ptr<Policy>> policy = CreateBare(name, options);
+  // Under a policy that has turns for all coroutines, exclusive tenants need nothing more.
+  if (!policy.ok() || (*policy)->TakesTurns({})) return policy;
+  return WithExclusiveTurns(*std::move(policy));
 }
 
 absl::StatusOr<absl::Span<const Parameter>> ParametersOf(std::string_view name) {

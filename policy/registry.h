@@ -14,6 +14,7 @@
 namespace detshare::policy {
 
 // A name with a slash in it is the path of a shared object (LoadPolicy() in shared_object.h).
+// Under every policy, exclusive tenants have turns (policy/turns).
 // NotFound, with the known names, for an unknown name. InvalidArgument, with the known parameters,
 // for parameters that the policy does not have, and for values that are not allowed.
 absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name, const Options& options);

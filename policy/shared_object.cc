@@ -53,6 +53,9 @@ class Loaded final : public Policy {
     return policy_->Check(tenants);
   }
   bool Watches() const override { return policy_->Watches(); }
+  bool TakesTurns(absl::Span<const Tenant> tenants) const override {
+    return policy_->TakesTurns(tenants);
+  }
   std::vector<SmRange> Partitions(const DeviceShape& device,
                                   absl::Span<const Tenant> tenants) const override {
     return policy_->Partitions(device, tenants);

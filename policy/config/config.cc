@@ -124,6 +124,9 @@ const TenantKey kTenantKeys[] = {
      "Its share relative to other tenants, for policies with fair shares [1]"},
     {"sm_percent", "N", &policy::Tenant::sm_percent,
      "A fixed share of the SMs, 0 to 100 percent, for policies with fixed shares"},
+    {"exclusive", "true or false", &policy::Tenant::exclusive,
+     "Its kernels never run beside those of other tenants, only in turns with them, under every "
+     "policy [false]"},
     {"sms", "\"N..M\"", TenantKey::SmBounds{}, "Bounds of its partitions, in SMs"},
     {"memory", "SIZE", &TenantQuota::memory,
      "Device memory of all of its programs together, on each device. Allocations beyond it return "
@@ -189,7 +192,8 @@ bool SameTenants(const Config& a, const Config& b) {
                              x.weight == y.weight && x.sm_percent == y.sm_percent &&
                              x.min_sms == y.min_sms && x.max_sms == y.max_sms &&
                              x.slo_latency == y.slo_latency && x.slo_ttft == y.slo_ttft &&
-                             x.slo_tpot == y.slo_tpot && left.quota == right.quota;
+                             x.slo_tpot == y.slo_tpot && x.exclusive == y.exclusive &&
+                             left.quota == right.quota;
                     });
 }
 

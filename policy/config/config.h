@@ -112,8 +112,8 @@ struct TenantKey {
   struct SmBounds {};
   absl::string_view key, type;
   std::variant<Name, Class, SmBounds, double policy::Tenant::*, int policy::Tenant::*,
-               policy::Nanoseconds policy::Tenant::*, std::vector<std::string> TenantConfig::*,
-               uint64_t TenantQuota::*>
+               bool policy::Tenant::*, policy::Nanoseconds policy::Tenant::*,
+               std::vector<std::string> TenantConfig::*, uint64_t TenantQuota::*>
       field;
   absl::string_view help;
 };

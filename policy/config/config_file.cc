@@ -267,6 +267,10 @@ class Reader {
                    std::get_if<policy::Nanoseconds policy::Tenant::*>(&found->field)) {
       if (!ParseDuration(text, &(tenant->tenant.*(*duration))) || tenant->tenant.*(*duration) <= 0)
         expected = "a duration with its unit in quotes, as \"5ms\" (ns, us, ms, s)";
+    } else if (const auto* flag = std::get_if<bool policy::Tenant::*>(&found->field)) {
+      const std::optional<bool> value = node.value_exact<bool>();
+      if (!value.has_value()) expected = "true or false";
+      tenant->tenant.*(*flag) = value.value_or(false);
     } else if (const auto* limit = std::get_if<uint64_t TenantQuota::*>(&found->field)) {
       const bool size = found->type == "SIZE";
       int64_t value = node.value_exact<int64_t>().value_or(-1);

@@ -96,6 +96,8 @@ void AppendTenant(const TenantConfig& config, std::string* out) {
         absl::StrAppend(out, key.key, " = ", NumberText(tenant.*(*number)), "\n");
     } else if (const auto* integer = std::get_if<int policy::Tenant::*>(&key.field)) {
       if (tenant.*(*integer) != 0) absl::StrAppend(out, key.key, " = ", tenant.*(*integer), "\n");
+    } else if (const auto* flag = std::get_if<bool policy::Tenant::*>(&key.field)) {
+      if (tenant.*(*flag)) absl::StrAppend(out, key.key, " = true\n");
     } else if (const auto* duration =
                    std::get_if<policy::Nanoseconds policy::Tenant::*>(&key.field)) {
       if (tenant.*(*duration) != 0)

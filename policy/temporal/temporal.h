@@ -1,9 +1,8 @@
-// Policy "temporal": time slices in turn, as NVIDIA's driver gives them to processes. It is a
-// baseline for comparisons.
+// Policy "temporal": exact turns by weight. Work of two coroutines never runs at the same time.
 //
-// The coroutine whose turn it is has the whole device for a slice of time or of device time,
-// whichever ends first. The other coroutines are throttled. A turn ends early if its coroutine has
-// no work left, so the device does not wait. Turns go by the order in which coroutines were opened.
+// The coroutine whose turn it is has the whole device. The next turn begins when its work in flight
+// is complete. A tenant with several coroutines shares its turns among them. policy/turns has the
+// rules.
 #pragma once
 
 #include <memory>

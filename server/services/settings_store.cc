@@ -103,6 +103,7 @@ std::vector<std::string> Differences(const proto::Settings& before, const proto:
     say("class", old.tenant_class(), next.tenant_class());
     say("weight", absl::StrCat(old.weight()), absl::StrCat(next.weight()));
     say("sm_percent", absl::StrCat(old.sm_percent()), absl::StrCat(next.sm_percent()));
+    say("exclusive", old.exclusive() ? "true" : "false", next.exclusive() ? "true" : "false");
     say("sms", SmsText(old), SmsText(next));
     say("slo_latency", DurationText(old.slo_latency_ns()), DurationText(next.slo_latency_ns()));
     say("slo_ttft", DurationText(old.slo_ttft_ns()), DurationText(next.slo_ttft_ns()));
@@ -168,6 +169,7 @@ absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int
     return OutOfRange(tenant.name, "the number of SMs",
                       absl::StrCat("MIN..MAX, from 0 (no bound) to ", sm_count));
   }
+  tenant.exclusive = setting.exclusive();
   tenant.slo_latency = setting.slo_latency_ns();
   tenant.slo_ttft = setting.slo_ttft_ns();
   tenant.slo_tpot = setting.slo_tpot_ns();
@@ -197,6 +199,7 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
   setting.set_name(tenant.name);
   setting.set_tenant_class(NameOf(tenant.tenant_class));
   setting.set_weight(tenant.weight);
+  setting.set_exclusive(tenant.exclusive);
   setting.set_sm_percent(tenant.sm_percent);
   setting.set_min_sms(tenant.min_sms);
   setting.set_max_sms(tenant.max_sms);

@@ -57,10 +57,17 @@ absl::StatusOr<std::unique_ptr<SessionDriver>> SessionDriver::Open(const Session
 
 SessionDriver::~SessionDriver() {
   std::vector<SessionDevice>& devices = session_->devices();
+  // Sessions that take turns with this one wait until its work is complete.
+  const bool takes_turns =
+      std::any_of(devices.begin(), devices.end(), [](const SessionDevice& device) {
+        const SchedEntity* const entity = device.coroutine->entity();
+        return entity != nullptr && entity->assignment().takes_turns;
+      });
+  if (takes_turns) WaitForDevices();
   for (size_t i = 0; i < devices.size(); ++i)
     session_->config().devices[i].scheduler->Remove(session_->id(), *devices[i].coroutine);
   swap_->Leave();
-  if (!devices.empty()) WaitForDevices();
+  if (!devices.empty() && !takes_turns) WaitForDevices();
   session_.reset();
 }
 

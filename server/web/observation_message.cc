@@ -123,6 +123,7 @@ void ToMessage(const TenantObservation& tenant, proto::ObservedTenant* message) 
   message->set_slo_latency_ns(tenant.tenant.slo_latency);
   message->set_slo_ttft_ns(tenant.tenant.slo_ttft);
   message->set_slo_tpot_ns(tenant.tenant.slo_tpot);
+  message->set_exclusive(tenant.tenant.exclusive);
   message->set_memory_limit(tenant.quota.memory);
   message->set_pinned_limit(tenant.quota.pinned_memory);
   message->set_sessions_limit(tenant.quota.sessions);
@@ -181,6 +182,7 @@ TenantObservation FromMessage(const proto::ObservedTenant& message) {
   }
   tenant.tenant.slo_latency = message.slo_latency_ns();
   tenant.tenant.slo_ttft = message.slo_ttft_ns();
+  tenant.tenant.exclusive = message.exclusive();
   tenant.tenant.slo_tpot = message.slo_tpot_ns();
   tenant.quota = {message.memory_limit(), message.pinned_limit(), message.sessions_limit()};
 

@@ -63,6 +63,7 @@ ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& rec
   return {
       {"name", tenant.tenant.name},
       {"class", NameOf(tenant.tenant.tenant_class)},
+      {"exclusive", tenant.tenant.exclusive},
       {"sessions", tenant.use.open},
       {"device_memory", counters.device_memory},
       {"device_memory_limit", Limit(tenant.quota.memory)},

@@ -135,6 +135,39 @@ TEST_CASE_METHOD(Fixture,
   CHECK(device.fences.size() >= 2);
 }
 
+TEST_CASE_METHOD(Fixture, "Work of two turn groups is never in the hardware at the same time") {
+  Make({});
+  policy->watches = false;
+  policy->takes_turns = true;
+  policy->decide = [](const policy::Snapshot& snapshot, policy::Decision* decision) {
+    for (size_t i = 0; i < decision->grants.size(); ++i)
+      decision->grants[i].turn_group = std::min<uint64_t>(snapshot.coroutines[i].id, 2);
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  // The work of a session that is alone counts when another session comes.
+  CHECK(one.LaunchAll(10) == 10);
+  ScheduledSession two(device, *pool, *scheduler, 2), three(device, *pool, *scheduler, 3);
+  CHECK(two.LaunchAll(10) == 0);
+  clock.Advance(policy::kSecond);  // longer than any throttle
+  CHECK(two.LaunchAll(10) == 0);
+  CHECK(one.LaunchAll(10) == 10);
+  one.Pause();  // puts a fence behind the work
+  CHECK(two.LaunchAll(10) == 0);
+  device.RunAll();
+  CHECK(two.LaunchAll(10) == 0);
+  one.Pause();  // finds it complete
+  CHECK(two.LaunchAll(10) == 10);
+  CHECK(three.LaunchAll(10) == 10);  // of the same group
+  CHECK(one.LaunchAll(10) == 0);
+  two.Pause();
+  three.Pause();
+  device.RunAll();
+  two.Pause();
+  CHECK(one.LaunchAll(10) == 0);
+  three.Pause();
+  CHECK(one.LaunchAll(10) == 10);
+}
+
 TEST_CASE_METHOD(Fixture, "A window of 0 lets one operation through after each maximum throttle") {
   Make({});
   policy::Limits none = Window(0);

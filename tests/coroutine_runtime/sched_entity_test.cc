@@ -66,6 +66,116 @@ struct Entity {
   }
 };
 
+TEST_CASE("A turn group enters when no work of another group is in the hardware") {
+  SchedBoard board;
+  CHECK(board.EnterTurn(false, 1));
+  CHECK(board.EnterTurn(false, 1));
+  CHECK_FALSE(board.EnterTurn(false, 2));
+  CHECK_FALSE(board.EnterTurn(false, 0));
+  CHECK(board.EnterTurn(true, 2));  // preempting work has turns of its own
+  board.LeaveTurn(false);
+  CHECK_FALSE(board.EnterTurn(false, 2));
+  board.LeaveTurn(false);
+  CHECK(board.EnterTurn(false, 0));
+  CHECK_FALSE(board.EnterTurn(false, 1));
+}
+
+TEST_CASE_METHOD(Entity,
+                 "A coroutine has its turn from its first record until its work is complete") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.takes_turns = true;
+  assignment.turn_group = 7;
+  Publish(assignment);
+  // Without a record, it keeps nobody out.
+  CHECK_FALSE(entity.MayRun());
+  REQUIRE(board.EnterTurn(false, 8));
+  board.LeaveTurn(false);
+  // A record that submits nothing.
+  CHECK(entity.Throttle());
+  CHECK(entity.report().throttled_since == 0);
+  CHECK_FALSE(board.EnterTurn(false, 8));
+  entity.Idle();
+  REQUIRE(board.EnterTurn(false, 8));
+  board.LeaveTurn(false);
+
+  CHECK(entity.Throttle());
+  entity.Started(100, true);
+  entity.Started(200, true);
+  CHECK(entity.report().in_flight_since == 1000);
+  CHECK(entity.MayRun());
+  clock.Advance(50);
+  entity.Completed(100);
+  CHECK_FALSE(board.EnterTurn(false, 8));
+  entity.Completed(200);
+  CHECK(entity.report().in_flight_since == 1050);
+  CHECK(board.EnterTurn(false, 8));
+}
+
+TEST_CASE_METHOD(Entity, "A throttled coroutine does not pass into the turn of another group") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.takes_turns = true;
+  assignment.turn_group = 7;
+  for (SchedEntity::BoundLimits* limits :
+       {&assignment.idle, &assignment.contended, &assignment.tail}) {
+    limits->window = 0;
+    limits->max_throttle = 1000;
+  }
+  Publish(assignment);
+  REQUIRE(board.EnterTurn(false, 8));
+  CHECK_FALSE(entity.Throttle());
+  clock.Advance(5000);
+  CHECK_FALSE(entity.Throttle());
+  CHECK_FALSE(entity.MayRun());
+  // When that group has no work, the coroutine may pass, and keeps the others out meanwhile.
+  board.LeaveTurn(false);
+  CHECK_FALSE(entity.MayRun());
+  CHECK(entity.Throttle());
+  CHECK(entity.MayRun());
+  CHECK_FALSE(board.EnterTurn(false, 8));
+  entity.Started(10, true);
+  CHECK_FALSE(entity.MayRun());
+  entity.Completed(10);
+  CHECK(board.EnterTurn(false, 8));
+}
+
+TEST_CASE_METHOD(Entity, "A coroutine whose turn group changes waits for its own work") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.takes_turns = true;
+  Publish(assignment);
+  CHECK(entity.Throttle());
+  entity.Started(100, true);
+  assignment.turn_group = 7;
+  Publish(assignment);
+  CHECK_FALSE(entity.MayRun());
+  entity.Completed(100);
+  CHECK(entity.Throttle());
+  CHECK_FALSE(board.EnterTurn(false, 0));
+  // Its urgent work runs in the other time-slice group.
+  entity.Started(100, true);
+  assignment.preempts = true;
+  Publish(assignment);
+  CHECK(entity.MayRun());
+  CHECK_FALSE(board.EnterTurn(false, 0));
+  CHECK_FALSE(board.EnterTurn(true, 0));
+  // The session turns out to be bound to the ordinary group.
+  entity.NoteOrdinary();
+  entity.Forget();
+  REQUIRE(board.EnterTurn(false, 3));
+  CHECK_FALSE(entity.Throttle());
+}
+
+TEST_CASE_METHOD(Entity, "Work in flight counts when turns begin") {
+  SchedEntity::Assignment assignment = Assignment();
+  Publish(assignment);
+  entity.Started(100, true);
+  CHECK(board.turns[0] == 0);
+  assignment.takes_turns = true;
+  Publish(assignment);
+  CHECK_FALSE(board.EnterTurn(false, 8));
+  entity.Completed(100);
+  CHECK(board.EnterTurn(false, 8));
+}
+
 TEST_CASE_METHOD(Entity, "Bursts and the pauses between them are measured") {
   Publish(Assignment());
   entity.Started(100, true);

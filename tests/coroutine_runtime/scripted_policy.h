@@ -18,6 +18,7 @@ namespace detshare {
 class ScriptedPolicy final : public policy::Policy {
  public:
   bool Watches() const override { return watches; }
+  bool TakesTurns(absl::Span<const policy::Tenant>) const override { return takes_turns; }
   std::vector<policy::SmRange> Partitions(const policy::DeviceShape&,
                                           absl::Span<const policy::Tenant>) const override {
     return ranges;
@@ -33,6 +34,7 @@ class ScriptedPolicy final : public policy::Policy {
   }
 
   bool watches = true;
+  bool takes_turns = false;
   std::vector<policy::SmRange> ranges;
   std::function<void(const policy::Snapshot&, policy::Decision*)> decide;
   int asked = 0;

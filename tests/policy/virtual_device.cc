@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "policy/partition_pool.h"
 
@@ -159,7 +160,7 @@ bool VirtualDevice::Give() {
       const bool free = state.view.in_flight < limits.window && state.budget > 0;
       const bool released =
           state.throttled_since >= 0 && now_ - state.throttled_since >= limits.max_throttle;
-      if (!free && !released) {
+      if ((!free && !released) || !Enter(state)) {
         if (state.throttled_since < 0) state.throttled_since = now_;
         break;
       }
@@ -173,10 +174,11 @@ bool VirtualDevice::Give() {
       operation.left = static_cast<double>(operation.work);
       operation.range = partitions_[operation.work >= limits.long_operation ? limits.long_partition
                                                                             : limits.partition];
-      operation.urgent = state.view.always_preempts || (state.grant.urgent && state.view.preempts);
+      operation.urgent = StopsOthers(state.view, state.grant.urgent);
       if (operation.urgent) operation.range = SmRange{};
       operation.number = given_++;
       state.result.begun.push_back({operation.work, operation.range});
+      if (state.view.in_flight == 0) state.view.in_flight_since = now_;
       state.view.in_flight += operation.work;
       state.view.device_time += operation.work;
       state.total += operation.work;
@@ -205,6 +207,10 @@ bool VirtualDevice::Complete() {
     }
     const Nanoseconds work = state.hardware.front().work;
     state.view.in_flight -= work;
+    if (state.view.in_flight == 0) {
+      state.view.in_flight_since = now_;
+      Leave(state);
+    }
     state.result.device_time += work;
     state.hardware.pop_front();
     started_.erase(started_.begin() + i);
@@ -225,6 +231,43 @@ bool VirtualDevice::Complete() {
   return changed;
 }
 
+bool VirtualDevice::Enter(State& state) {
+  const size_t kind = StopsOthers(state.view, state.grant.urgent);
+  Room& room = rooms_[kind];
+  const CoroutineId group = state.grant.turn_group;
+  if (state.entered[kind]) return state.entered_as[kind] == group;
+  if (room.coroutines > 0 && room.group != group) return false;
+  room.group = group;
+  ++room.coroutines;
+  state.entered[kind] = true;
+  state.entered_as[kind] = group;
+  return true;
+}
+
+void VirtualDevice::Leave(State& state) {
+  for (const size_t kind : {0, 1})
+    rooms_[kind].coroutines -= std::exchange(state.entered[kind], false);
+}
+
+void VirtualDevice::CheckExclusive() {
+  for (const bool urgent : {false, true}) {
+    int running = 0;
+    const Tenant* other = nullptr;
+    for (const size_t index : started_) {
+      const State& state = coroutines_[index];
+      if (state.hardware.front().urgent != urgent) continue;
+      ++running;
+      if (other != nullptr && other->name != state.tenant.name &&
+          (other->exclusive || state.tenant.exclusive)) {
+        throw std::logic_error("an exclusive tenant does not run alone");
+      }
+      // An exclusive tenant, if there is one, is compared with all others.
+      if (other == nullptr || state.tenant.exclusive) other = &state.tenant;
+    }
+    most_running_ = std::max(most_running_, running);
+  }
+}
+
 void VirtualDevice::Occupy() {
   for (size_t i = 0; i < coroutines_.size(); ++i) {
     std::deque<Operation>& hardware = coroutines_[i].hardware;
@@ -232,6 +275,7 @@ void VirtualDevice::Occupy() {
     hardware.front().running = true;
     started_.push_back(i);
   }
+  CheckExclusive();
   std::sort(started_.begin(), started_.end(), [&](size_t a, size_t b) {
     return coroutines_[a].hardware.front().number < coroutines_[b].hardware.front().number;
   });
@@ -269,8 +313,9 @@ Nanoseconds VirtualDevice::NextEvent() const {
       next = std::min(next, std::max(state.burst.at, now_));
     }
     if (state.throttled_since >= 0) {
-      next =
-          std::min(next, std::max(now_ + 1, state.throttled_since + LimitsOf(state).max_throttle));
+      // A coroutine that is throttled beyond that waits for the end of work of another turn group.
+      const Nanoseconds end = state.throttled_since + LimitsOf(state).max_throttle;
+      if (end > now_) next = std::min(next, end);
     }
     if (state.view.has_work && ContentionEnd(state) > now_)
       next = std::min(next, ContentionEnd(state));

@@ -10,6 +10,9 @@
 // group. Operations that a coroutine gives while its grant is urgent then run on the whole device, in turns with the others (tools/sim/turns.h): they
 // stop running operations, which keep their SMs and go on after the turn. Otherwise running
 // operations are never stopped.
+//
+// Operations of an exclusive tenant must never run beside those of another tenant. The device throws
+// std::logic_error if they do.
 #pragma once
 
 #include <array>
@@ -55,6 +58,8 @@ class VirtualDevice {
   };
   const Coroutine& operator[](size_t index) const { return coroutines_[index].result; }
   int decisions() const { return decisions_; }
+  // The largest number of coroutines whose operations ran at the same time.
+  int most_running() const { return most_running_; }
   Nanoseconds now() const { return now_; }
 
  private:
@@ -80,6 +85,9 @@ class VirtualDevice {
     bool disturbed = false;  // the burst began beside a long operation
     Nanoseconds total = 0, operations = 0, bursts = 0, gaps = 0, gap_total = 0;
     Nanoseconds idle_since = 0;
+    // Whether it is counted in rooms_, and with which turn group.
+    std::array<bool, 2> entered{};
+    std::array<CoroutineId, 2> entered_as{};
     Coroutine result;
   };
 
@@ -89,6 +97,11 @@ class VirtualDevice {
   bool Give();
   bool Complete();
   void Occupy();
+  // Enters the turn group of its grant, if no work of another group is in flight.
+  bool Enter(State& state);
+  void Leave(State& state);
+  // Throws if operations run beside each other that must not.
+  void CheckExclusive();
   // Gives the device to the time-slice group that gets the next turn.
   void TakeTurns();
   // From when on the group that has the device runs.
@@ -108,10 +121,18 @@ class VirtualDevice {
   std::vector<size_t> started_;  // coroutines whose first operation runs, in the order of giving
   // For ordinary and for urgent operations, the owner of each group of SMs; -1: free.
   std::array<std::vector<int>, 2> owners_;
+  // The turn group whose work is in flight, and the number of its coroutines with such work; for
+  // ordinary and for urgent work.
+  struct Room {
+    CoroutineId group = 0;
+    int coroutines = 0;
+  };
+  std::array<Room, 2> rooms_;
   sim::Turns turns_;
   Nanoseconds now_ = 0;
   Nanoseconds ask_again_at_ = kForever;
   int decisions_ = 0;
+  int most_running_ = 0;
   uint64_t given_ = 0;  // the number of given operations
 };
 

@@ -35,6 +35,8 @@ ordered_json TenantJson(const TenantConfig& config) {
       json[name] = tenant.*(*number);
     } else if (const auto* integer = std::get_if<int policy::Tenant::*>(&key.field)) {
       json[name] = tenant.*(*integer);
+    } else if (const auto* flag = std::get_if<bool policy::Tenant::*>(&key.field)) {
+      json[name] = tenant.*(*flag);
     } else if (const auto* duration =
                    std::get_if<policy::Nanoseconds policy::Tenant::*>(&key.field)) {
       json[name + "_ns"] = tenant.*(*duration);

@@ -283,6 +283,9 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->add_option("--class", flags.tenant_class, "latency, batch or unset");
   set->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares");
   set->add_option("--share", flags.share, "Fixed share of the SMs, in percent");
+  set->add_option("--exclusive", flags.exclusive,
+                  "Whether its kernels run only in turns with those of other tenants")
+      ->type_name("on|off");
   set->add_option("--sms", flags.sms, "Bounds of its partitions, in SMs")->type_name("MIN..MAX");
   set->add_option("--slo-latency", flags.slo_latency, "Objective for the length of a burst of work")
       ->type_name("TIME");
@@ -335,6 +338,9 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
       ->allow_extra_args(false);
   open->add_option("--class", flags.tenant_class, "latency, batch or unset");
   open->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares");
+  open->add_option("--exclusive", flags.exclusive,
+                   "Whether its kernels run only in turns with those of other tenants")
+      ->type_name("on|off");
   open->add_option("--sms", flags.sms, "Bounds of its partitions, in SMs")->type_name("MIN..MAX");
   open->add_option("--memory", flags.memory,
                    "Limit of the device memory of all its programs, on each device")

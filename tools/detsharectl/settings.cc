@@ -153,12 +153,13 @@ std::string ReloadedJson(const proto::Reloaded& reloaded) {
 
 std::string TenantsText(const proto::Tenants& tenants) {
   if (tenants.tenants_size() == 0) return "No tenant has settings.\n";
-  text::Table table({"TENANT", "CLASS", "WEIGHT", "SHARE", "SMS", "SLO LATENCY", "SLO TTFT",
-                     "SLO TPOT", "MEMORY", "PINNED", "SESSIONS", "DEVICES"});
+  text::Table table({"TENANT", "CLASS", "WEIGHT", "SHARE", "EXCLUSIVE", "SMS", "SLO LATENCY",
+                     "SLO TTFT", "SLO TPOT", "MEMORY", "PINNED", "SESSIONS", "DEVICES"});
   for (const proto::TenantSetting& tenant : tenants.tenants()) {
     const bool bounds = tenant.min_sms() != 0 || tenant.max_sms() != 0;
     table.Add({tenant.name(), tenant.tenant_class(), absl::StrCat(tenant.weight()),
                tenant.sm_percent() == 0 ? "-" : absl::StrCat(tenant.sm_percent(), "%"),
+               tenant.exclusive() ? "yes" : "-",
                !bounds ? "-"
                        : absl::StrCat(tenant.min_sms(), "..",
                                       tenant.max_sms() == 0 ? "" : absl::StrCat(tenant.max_sms())),
@@ -178,6 +179,7 @@ std::string TenantsJson(const proto::Tenants& tenants) {
                     {"class", tenant.tenant_class()},
                     {"weight", tenant.weight()},
                     {"sm_percent", tenant.sm_percent()},
+                    {"exclusive", tenant.exclusive()},
                     {"min_sms", tenant.min_sms()},
                     {"max_sms", tenant.max_sms()},
                     {"slo_latency_ns", tenant.slo_latency_ns()},
@@ -216,6 +218,11 @@ absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags) {
     if (text.back() == '%') text.pop_back();
     if (!absl::SimpleAtoi(text, &share)) return Wrong("--share", "0 to 100 percent", flags.share);
     setting.set_sm_percent(share);
+  }
+  if (!flags.exclusive.empty()) {
+    if (flags.exclusive != "on" && flags.exclusive != "off")
+      return Wrong("--exclusive", "on or off", flags.exclusive);
+    setting.set_exclusive(flags.exclusive == "on");
   }
   if (!flags.memory.empty()) {
     const absl::StatusOr<uint64_t> bytes = ParseLimit("--memory", flags.memory);

@@ -32,7 +32,7 @@ absl::Status AddParameters(const std::vector<std::string>& texts, proto::PolicyS
 
 // A tenant's settings as the command line has them. An empty string: not set.
 struct TenantFlags {
-  std::string name, tenant_class, weight, share, sms, slo_latency, slo_ttft, slo_tpot;
+  std::string name, tenant_class, weight, share, exclusive, sms, slo_latency, slo_ttft, slo_tpot;
   std::string memory, pinned_memory, sessions, devices;
 };
 // InvalidArgument, with the flag and the allowed values, for a text that does not parse.

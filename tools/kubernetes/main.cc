@@ -38,7 +38,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option(
          "--resource", flags.resources,
          "A resource to offer; may be repeated. Its name, and behind commas any of shares=N, "
-         "class=latency or batch, weight=W, memory=SIZE, pinned-memory=SIZE, slo-latency=D, "
+         "class=latency or batch, weight=W, exclusive=on or off, memory=SIZE, pinned-memory=SIZE, "
+         "slo-latency=D, "
          "slo-ttft=D, slo-tpot=D "
          "[gpu-share,shares=8]")
       ->type_name("RESOURCE")

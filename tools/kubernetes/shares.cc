@@ -45,10 +45,10 @@ absl::StatusOr<Resource> ParseResource(const std::string& text) {
   ctl::TenantFlags flags;
   flags.name = "share";
   const std::map<std::string, std::string*> fields = {
-      {"class", &flags.tenant_class},      {"weight", &flags.weight},
-      {"memory", &flags.memory},           {"pinned-memory", &flags.pinned_memory},
-      {"slo-latency", &flags.slo_latency}, {"slo-ttft", &flags.slo_ttft},
-      {"slo-tpot", &flags.slo_tpot}};
+      {"class", &flags.tenant_class},          {"weight", &flags.weight},
+      {"exclusive", &flags.exclusive},         {"memory", &flags.memory},
+      {"pinned-memory", &flags.pinned_memory}, {"slo-latency", &flags.slo_latency},
+      {"slo-ttft", &flags.slo_ttft},           {"slo-tpot", &flags.slo_tpot}};
   for (size_t i = 1; i < parts.size(); ++i) {
     const std::pair<std::string, std::string> field =
         absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
@@ -59,7 +59,8 @@ absl::StatusOr<Resource> ParseResource(const std::string& text) {
                resource.shares < 1 || resource.shares > kMaxShares) {
       return absl::InvalidArgumentError(absl::StrCat(
           "resource ", resource.name, ": ", parts[i], " is not one of shares=1..", kMaxShares,
-          ", class=, weight=, memory=, pinned-memory=, slo-latency=, slo-ttft=, slo-tpot="));
+          ", class=, weight=, exclusive=, memory=, pinned-memory=, slo-latency=, slo-ttft=, "
+          "slo-tpot="));
     }
   }
   if (!flags.tenant_class.empty() && flags.tenant_class != "latency" &&
@@ -147,6 +148,7 @@ absl::StatusOr<proto::TenantEndpoint> EndpointOf(const Resource& resource,
   proto::TenantSetting& tenant = *endpoint.mutable_tenant();
   tenant.set_tenant_class("unset");
   tenant.set_weight(1);
+  tenant.set_exclusive(false);
   tenant.set_memory(part);
   tenant.set_pinned_memory(0);
   tenant.set_slo_latency_ns(0);

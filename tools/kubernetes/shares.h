@@ -19,16 +19,16 @@ namespace detshare::kubernetes {
 struct Resource {
   std::string name;  // without the domain: "gpu-share-latency"
   int shares = 8;    // of each GPU
-  // The class, weight, limits and objectives of a tenant with one share, without a name. Weight and
-  // limits are multiplied by the number of shares. When the limit of device memory is not set, a
-  // share's limit is an equal part of the GPU's memory. 0 means no limit.
+  // The settings of a tenant with one share, without a name. Weight and limits are multiplied by the
+  // number of shares. When the limit of device memory is not set, a share's limit is an equal part
+  // of the GPU's memory. 0 means no limit.
   proto::TenantSetting tenant;
 };
 
 inline constexpr int kMaxShares = 60;  // of one GPU
 
-// "NAME[,shares=N][,class=C][,weight=W][,memory=SIZE][,pinned-memory=SIZE][,slo-latency=D]
-// [,slo-ttft=D][,slo-tpot=D]". InvalidArgument for any other text.
+// "NAME[,shares=N][,class=C][,weight=W][,exclusive=on|off][,memory=SIZE][,pinned-memory=SIZE]
+// [,slo-latency=D][,slo-ttft=D][,slo-tpot=D]". InvalidArgument for any other text.
 absl::StatusOr<Resource> ParseResource(const std::string& text);
 
 struct Gpu {

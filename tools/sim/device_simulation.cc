@@ -1,6 +1,7 @@
 #include "tools/sim/device_simulation.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 
@@ -25,6 +26,8 @@ constexpr double kLaunchAhead = 10e6;
 // A language model's program takes this time on the host between two steps.
 constexpr double kHostGap = 300e3;
 constexpr double kStretch = 10e6;
+// With turns, a stretch must have many of them.
+constexpr double kStretchOfTurns = 1e9;
 constexpr int kStretchSteps = 3;
 // A shorter stretch is not worth stepping over.
 constexpr double kWorthwhile = 20e6;
@@ -66,6 +69,9 @@ struct State {
   double drain = 0;            // nanoseconds of work that a stopped program has in the hardware
   double throttled_since = 0;  // when its throttle began, if it is stopped
   double last_window = kLaunchAhead;
+  bool has_turn = false;     // its work is in the hardware, among that of its turn group
+  bool turn_urgent = false;  // ... and urgent
+  policy::CoroutineId turn_group = 0;
 
   // The present stretch, measured from the end of one step to the end of another.
   Mark first, last;
@@ -87,6 +93,7 @@ class Simulation {
     result_.programs.resize(programs.size());
     states_.resize(programs.size());
     for (const Program& program : programs) tenants_.push_back(program.tenant);
+    takes_turns_ = policy.TakesTurns(tenants_);
     for (const policy::SmRange& range : policy.Partitions(device, tenants_)) {
       if (policy::IndexOf(partitions_, range) == 0 && !range.whole()) partitions_.push_back(range);
     }
@@ -318,14 +325,21 @@ class Simulation {
   void Decide() {
     ++result_.decisions;
     views_.clear();
+    const auto skipped = static_cast<Nanoseconds>(skipped_);
     for (State& state : states_) {
+      NoteInFlight(state);
       state.view.device_time = static_cast<Nanoseconds>(state.result->device_seconds * 1e9);
       state.view.throttled_since =
           state.stopped ? static_cast<Nanoseconds>(state.throttled_since) : 0;
       views_.push_back(state.view);
+      CoroutineView& view = views_.back();
+      for (Nanoseconds* time :
+           {&view.changed_at, &view.opened_at, &view.in_flight_since, &view.throttled_since,
+            &view.tokens.last_at, &view.tokens.prefill_since})
+        *time -= *time != 0 ? skipped : 0;
     }
     policy::Snapshot snapshot;
-    snapshot.now = Now();
+    snapshot.now = Now() - skipped;
     snapshot.device = device_;
     snapshot.partitions = partitions_;
     snapshot.tenants = tenants_;
@@ -333,7 +347,7 @@ class Simulation {
     policy::Decision decision = policy_.Decide(snapshot);
     ask_at_ = decision.ask_again_at == kForever
                   ? kNever
-                  : std::max(static_cast<double>(decision.ask_again_at), now_ + 1e3);
+                  : std::max(static_cast<double>(decision.ask_again_at) + skipped_, now_ + 1e3);
     for (size_t i = 0; i < states_.size(); ++i) {
       State& state = states_[i];
       state.grant = std::move(decision.grants[i]);
@@ -369,6 +383,43 @@ class Simulation {
   // Whether the program's work is of the urgent time-slice group.
   static bool IsUrgent(const State& state) { return state.grant.urgent && state.view.preempts; }
 
+  // Notes for the policy whether the program has work in the hardware.
+  void NoteInFlight(State& state) const {
+    double in_flight = 0;
+    if (takes_turns_ && state.has_turn && state.has_work())
+      in_flight = state.stopped ? std::max(0.0, state.drain - 0.5) : 1;
+    if ((in_flight > 0) != (state.view.in_flight > 0)) state.view.in_flight_since = Now();
+    state.view.in_flight = static_cast<Nanoseconds>(std::ceil(in_flight));
+  }
+
+  // Takes from flowing_ the programs that wait for the work of another turn group.
+  void WaitForTurns() {
+    std::array<const State*, 2> present{};
+    for (State& state : states_) {
+      const auto flows = std::find(flowing_.begin(), flowing_.end(), &state - states_.data());
+      state.has_turn =
+          state.has_turn && flows != flowing_.end() && state.turn_urgent == IsUrgent(state);
+      if (state.has_turn) present[state.turn_urgent] = &state;
+    }
+    std::erase_if(flowing_, [&](size_t i) {
+      State& state = states_[i];
+      const bool urgent = IsUrgent(state);
+      if (state.has_turn) return false;
+      // Nothing of a stopped program is in the hardware, if it had no turn before.
+      if (state.stopped) state.drain = std::min(state.drain, 0.0);
+      if (state.stopped ||
+          (present[urgent] != nullptr && present[urgent]->turn_group != state.grant.turn_group)) {
+        return true;
+      }
+      state.has_turn = true;
+      state.turn_urgent = urgent;
+      state.turn_group = state.grant.turn_group;
+      present[urgent] = &state;
+      return false;
+    });
+    for (State& state : states_) NoteInFlight(state);
+  }
+
   // Computes which programs run now, and how fast.
   void Flow() {
     running_.clear();
@@ -398,6 +449,13 @@ class Simulation {
       if (stop && state.drain <= 0.5) continue;
       (IsUrgent(state) ? urgent_work : ordinary_work) = true;
       flowing_.push_back(i);
+    }
+    if (takes_turns_) {
+      WaitForTurns();
+      const auto urgent = std::count_if(flowing_.begin(), flowing_.end(),
+                                        [this](size_t i) { return IsUrgent(states_[i]); });
+      urgent_work = urgent > 0;
+      ordinary_work = static_cast<size_t>(urgent) < flowing_.size();
     }
     turns_.Update(urgent_work, ordinary_work, now_);
     std::erase_if(flowing_, [&](size_t i) {
@@ -515,7 +573,7 @@ class Simulation {
       if (state.program->kind == Program::Kind::kService) return false;
       if (!models) SetMark(state);
       const double passed = state.last.at - state.first.at;
-      if (state.last.at < 0 || passed < kStretch) return false;
+      if (state.last.at < 0 || passed < (takes_turns_ ? kStretchOfTurns : kStretch)) return false;
       if (!IsModel(state)) continue;
       if (state.steps < kStretchSteps || state.step == State::Step::kPrefill) return false;
       if (state.batch.empty()) return false;
@@ -536,6 +594,7 @@ class Simulation {
       state.view.changed_at += shift;
       state.gap_end += skip;
       state.throttled_since += skip;
+      state.view.in_flight_since += shift;
       state.idle_from += skip;
       state.view.tokens.last_at += shift;
       if (!IsModel(state)) continue;
@@ -549,6 +608,8 @@ class Simulation {
       state.view.tokens.tokens += static_cast<uint64_t>(whole);
     }
     now_ += skip;
+    // The accounts of turns know nothing of the time that was stepped over.
+    if (takes_turns_) skipped_ += static_cast<double>(shift);
     Disturb();
     Decide();
     return true;
@@ -566,6 +627,8 @@ class Simulation {
   std::vector<size_t> flowing_;  // the index in states_ for each element of running_ and rates_
   std::vector<double> rates_;
   double now_ = 0;  // nanoseconds
+  bool takes_turns_ = false;
+  double skipped_ = 0;  // nanoseconds that the policy's clock is behind now_
   double ask_at_ = kNever;
   DeviceResult result_;
 };

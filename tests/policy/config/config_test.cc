@@ -87,6 +87,7 @@ users = ["alice", 1001]
 name = "train"
 class = "batch"
 weight = 0.5
+exclusive = true
 sm_percent = 40
 groups = ["ml"]
 )");
@@ -117,6 +118,8 @@ groups = ["ml"]
   CHECK(chat.users == std::vector<std::string>{"alice", "1001"});
   CHECK(train.tenant.tenant_class == policy::TenantClass::kBatch);
   CHECK(train.tenant.weight == 0.5);
+  CHECK(train.tenant.exclusive);
+  CHECK_FALSE(chat.tenant.exclusive);
   CHECK(train.tenant.sm_percent == 40);
   CHECK(train.groups == std::vector<std::string>{"ml"});
 
@@ -189,6 +192,10 @@ TEST_CASE("Mistakes of tenants are reported, too") {
   CHECK_THAT(tenant("clas = \"batch\""), Catch::Contains("f:3:1: [[tenant]] has no \"clas\""));
   for (const char* weight : {"0", "-1", "nan", "inf", "1e99", "\"2\"", "true"})
     CHECK_THAT(tenant(std::string("weight = ") + weight), Catch::StartsWith("f:3:10: weight is"));
+  for (const char* exclusive : {"1", "\"true\"", "0.0"}) {
+    CHECK_THAT(tenant(std::string("exclusive = ") + exclusive),
+               Catch::StartsWith("f:3:13: exclusive is true or false"));
+  }
   for (const char* percent : {"-1", "101", "1.5", "\"4\"", "[]", "1979-05-27"})
     CHECK_THAT(tenant(std::string("sm_percent = ") + percent), Catch::Contains("0 to 100"));
   for (const char* sms : {"\"8\"", "\"9..8\"", "\"-1..8\"", "\"0..0\"", "\"a..b\"", "\"1..2..3\"",

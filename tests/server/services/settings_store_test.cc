@@ -90,8 +90,10 @@ TEST_CASE("New settings of a tenant are added to its earlier ones") {
   proto::TenantSetting more;
   more.set_name("serve");
   more.set_weight(2);
+  more.set_exclusive(true);
   REQUIRE(Set(client, more, &in_force).ok());
   CHECK(in_force.weight() == 2);
+  CHECK(in_force.exclusive());
   CHECK(in_force.tenant_class() == "latency");
   CHECK(in_force.slo_tpot_ns() == 30'000'000);
   REQUIRE(Tenants(client).tenants_size() == 1);

@@ -51,6 +51,10 @@ expect 0 tenant set "$(id -un)" --class batch --slo-tpot 30ms --weight 2
 says 'batch .*30ms'
 expect 0 tenant list
 says "$(id -un)"
+expect 0 tenant set "$(id -un)" --exclusive on
+says ' yes '
+expect 2 tenant set x --exclusive maybe
+says 'on or off'
 expect 1 tenant set x --class royal
 says 'latency, batch or unset'
 expect 0 tenant set "$(id -un)" --devices 1

@@ -67,8 +67,21 @@ TEST_CASE("Only the options of the command line are sent for a tenant") {
   CHECK(setting->min_sms() == 32);
   CHECK(setting->max_sms() == 132);
   CHECK_FALSE(setting->has_weight());
+  CHECK_FALSE(setting->has_exclusive());
   CHECK_FALSE(setting->has_tenant_class());
   CHECK_FALSE(setting->has_slo_ttft_ns());
+}
+
+TEST_CASE("A tenant is made exclusive, and shared again") {
+  TenantFlags flags;
+  flags.name = "t";
+  for (const bool exclusive : {true, false}) {
+    flags.exclusive = exclusive ? "on" : "off";
+    const auto setting = ToSetting(flags);
+    REQUIRE(setting.ok());
+    CHECK(setting->has_exclusive());
+    CHECK(setting->exclusive() == exclusive);
+  }
 }
 
 TEST_CASE("Bounds of SMs may be open") {
@@ -89,8 +102,8 @@ TEST_CASE("Bounds of SMs may be open") {
 TEST_CASE("Invalid values are refused with the allowed ones") {
   for (const auto& [field, text] :
        {std::pair(&TenantFlags::weight, "much"), std::pair(&TenantFlags::share, "half"),
-        std::pair(&TenantFlags::slo_tpot, "30"), std::pair(&TenantFlags::slo_ttft, "-1s"),
-        std::pair(&TenantFlags::slo_latency, "inf")}) {
+        std::pair(&TenantFlags::exclusive, "yes"), std::pair(&TenantFlags::slo_tpot, "30"),
+        std::pair(&TenantFlags::slo_ttft, "-1s"), std::pair(&TenantFlags::slo_latency, "inf")}) {
     TenantFlags flags;
     flags.name = "t";
     flags.*field = text;

@@ -33,13 +33,15 @@ TEST_CASE("A resource is a name with shares, class, weight and objectives") {
   CHECK(plain->shares == 8);
   CHECK(plain->tenant.ByteSizeLong() == 0);
   const auto full = ParseResource(
-      "gpu-share-latency,shares=4,class=latency,weight=2.5,slo-latency=5ms,slo-ttft=1s,slo-tpot="
+      "gpu-share-latency,shares=4,class=latency,weight=2.5,exclusive=on,slo-latency=5ms,slo-ttft="
+      "1s,slo-tpot="
       "40ms");
   REQUIRE(full.ok());
   CHECK(full->name == "gpu-share-latency");
   CHECK(full->shares == 4);
   CHECK(full->tenant.tenant_class() == "latency");
   CHECK(full->tenant.weight() == 2.5);
+  CHECK(full->tenant.exclusive());
   CHECK(full->tenant.slo_latency_ns() == 5'000'000);
   CHECK(full->tenant.slo_ttft_ns() == 1'000'000'000);
   CHECK(full->tenant.slo_tpot_ns() == 40'000'000);
@@ -63,6 +65,7 @@ TEST_CASE("A malformed resource is refused") {
                            "gpu,class=",
                            "gpu,class=fast",
                            "gpu,weight=x",
+                           "gpu,exclusive=x",
                            "gpu,memory=x",
                            "gpu,memory=-1",
                            "gpu,slo-tpot=40",

@@ -69,6 +69,19 @@ TEST_CASE("Skipping over stretches changes little") {
         Approx(rough.programs[1].device_seconds).epsilon(0.03));
 }
 
+TEST_CASE("Trainings that take turns share the time by weight") {
+  for (const char* policy : {"temporal", "fair"}) {
+    INFO(policy);
+    Program one = Training(), three = Training();
+    one.tenant.exclusive = true;
+    three.tenant.name = "three";
+    three.tenant.weight = 3;
+    const DeviceResult result = Run(policy, {one, three}, 0.1);
+    CHECK(result.programs[0].device_seconds == Approx(90).epsilon(0.03));
+    CHECK(result.programs[1].device_seconds == Approx(270).epsilon(0.03));
+  }
+}
+
 TEST_CASE(
     "A training job alone works all the time, and beside others in the time that they leave") {
   CHECK(Run("priority", {Training()}, 1).programs[0].device_seconds == Approx(3600).epsilon(0.001));

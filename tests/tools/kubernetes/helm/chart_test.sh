@@ -34,7 +34,7 @@ cat >"$work/values.yaml" <<'END'
 image: {repository: registry.example/detshare, tag: "9"}
 imagePullSecrets: [{name: secret}]
 resources:
-  - {name: chat, shares: 3, class: latency, weight: 1.5, memory: 0, pinnedMemory: 4GiB, sloLatency: 5ms, sloTtft: 1s, sloTpot: 40ms}
+  - {name: chat, shares: 3, class: latency, weight: 1.5, exclusive: true, memory: 0, pinnedMemory: 4GiB, sloLatency: 5ms, sloTtft: 1s, sloTpot: 40ms}
 plugin: {inject: cdi}
 daemon: {enabled: false}
 paths: {library: /usr/lib/x86_64-linux-gnu/detshare}
@@ -44,7 +44,7 @@ podAnnotations: {a/b: "c"}
 END
 "$work/render" "$chart" gpu-tools x "$work/values.yaml" >"$work/other.yaml" 2>/dev/null
 "$check" "$work/other.yaml" "${programs[@]}" || fail "with other values"
-grep -q -e '--resource=chat,shares=3,class=latency,weight=1.5,memory=0,pinned-memory=4GiB,slo-latency=5ms,slo-ttft=1s,slo-tpot=40ms$' "$work/other.yaml" ||
+grep -q -e '--resource=chat,shares=3,class=latency,weight=1.5,exclusive=on,memory=0,pinned-memory=4GiB,slo-latency=5ms,slo-ttft=1s,slo-tpot=40ms$' "$work/other.yaml" ||
   fail "a resource does not become a flag"
 grep -q -e '--inject=cdi' "$work/other.yaml" || fail "plugin.inject"
 ! grep -q 'name: x-detshare-daemon' "$work/other.yaml" || fail "there is a daemon that nobody wants"

@@ -23,6 +23,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{ required "a resource needs a name" .name }},shares={{ .shares | default 8 }}
 {{- with .class }},class={{ . }}{{ end }}
 {{- with .weight }},weight={{ . }}{{ end }}
+{{- if .exclusive }},exclusive=on{{ end }}
 {{- if hasKey . "memory" }},memory={{ .memory }}{{ end }}
 {{- with .pinnedMemory }},pinned-memory={{ . }}{{ end }}
 {{- with .sloLatency }},slo-latency={{ . }}{{ end }}
