@@ -158,7 +158,7 @@ TEST_CASE_METHOD(Entity, "A coroutine whose turn group changes waits for its own
   CHECK_FALSE(board.EnterTurn(false, 0));
   CHECK_FALSE(board.EnterTurn(true, 0));
   // The session turns out to be bound to the ordinary group.
-  entity.NoteOrdinary();
+  entity.NoteBoundTo(/*urgent=*/false);
   entity.Forget();
   REQUIRE(board.EnterTurn(false, 3));
   CHECK_FALSE(entity.Throttle());
