@@ -195,9 +195,10 @@ void AddVerify(CLI::App& app, VerifyOptions& options) {
       "verify", "Check that a program reads the same bits back alone and beside noisy neighbours");
   verify->footer(
       "detsharectl verify [OPTIONS] -- PROGRAM [ARGUMENTS...]\n"
+      "If a run beside neighbours differs in a private daemon, the program runs again beside them "
+      "with an exclusive tenant.\n"
       "Exit codes: 0: the same bits; 1: different bits; 2: the program could not be run; 3: two "
-      "runs "
-      "alone differ already.");
+      "runs alone differ already; 4: the same bits in exclusive turns, but not in space.");
   verify
       ->add_flag("--standalone{auto}", options.standalone,
                  "Use a private daemon, which moves work all the time: --standalone, "
@@ -212,14 +213,16 @@ void AddVerify(CLI::App& app, VerifyOptions& options) {
       ->type_name("FLAG");
   verify
       ->add_option("--migrate-every", options.migrate_every,
-                   "Operations after which the private daemon moves work to other SMs; 0: when the "
-                   "policy says so")
+                   "Operations after which the private daemon moves work to other SMs, except in "
+                   "exclusive turns; 0: when the policy says so")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 30));
   verify->add_option("--neighbours", options.neighbours, "Number of noisy neighbours")
       ->capture_default_str()
       ->check(CLI::Range(0, 64));
-  verify->add_option("--runs", options.runs, "Number of runs beside neighbours")
+  verify
+      ->add_option("--runs", options.runs,
+                   "Number of runs beside neighbours, and in exclusive turns")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
 }

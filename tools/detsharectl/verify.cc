@@ -19,8 +19,10 @@
 
 #include "tools/detshare/execute.h"
 #include "tools/detshare/private_daemon.h"
+#include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/digest_log.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/verdict.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -32,6 +34,9 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr const char* kNoises[] = {"arithmetic", "bandwidth", "allocation", "modules"};
 constexpr int kNoiseDiffers = 3;  // exit code of a neighbour that saw another result
 constexpr std::chrono::seconds kNoiseTimeout(60);
+// The tenant of the neighbours while the program's tenant is exclusive. Sessions of one exclusive
+// tenant run beside each other.
+constexpr const char* kNeighboursTenant = "verify-neighbours";
 
 std::string OwnDirectory() {
   std::error_code error;
@@ -101,13 +106,17 @@ class Neighbours {
       : launcher_(std::move(launcher)), noise_(std::move(noise)), folder_(folder) {}
   ~Neighbours() { Stop(); }
 
-  // Starts neighbours and waits until all of them have work. False after a message.
-  bool Start(int count, const std::string& socket) {
+  // Starts neighbours and waits until all of them have work. False after a message. Without a
+  // tenant, the neighbours are of the tenant that the daemon gives to the program, too.
+  bool Start(int count, const std::string& socket, const std::string& tenant) {
     for (int i = 0; i < count; ++i) {
       Neighbour one;
       one.kind = kNoises[i % std::size(kNoises)];
       one.output = folder_.At("noise" + std::to_string(i));
-      one.pid = Spawn({launcher_, "run", "--socket", socket, "--", noise_, one.kind}, one.output);
+      std::vector<std::string> command = {launcher_, "run", "--socket", socket};
+      if (!tenant.empty()) command.insert(command.end(), {"--tenant", tenant});
+      command.insert(command.end(), {"--", noise_, one.kind});
+      one.pid = Spawn(command, one.output);
       if (one.pid < 0) return false;
       running_.push_back(one);
     }
@@ -169,14 +178,6 @@ class Neighbours {
   std::vector<Neighbour> running_;
 };
 
-struct Ran {
-  bool alone = true;
-  int code = 0;
-  double seconds = 0;
-  DigestLog log;
-  std::optional<Difference> difference;  // from the first run alone
-};
-
 class Verification {
  public:
   explicit Verification(const VerifyOptions& options) : options_(options) {}
@@ -202,47 +203,127 @@ class Verification {
           "the launcher `detshare` is not beside this program; set DETSHARE_LAUNCHER to its path");
     if (noise_.empty() && options_.neighbours > 0)
       return Fail("`detshare-noise` is not beside this program; set DETSHARE_NOISE to its path");
-    {
-      tools::PrivateDaemon daemon;
-      if (!StartDaemon(daemon, 0)) return kVerifyFailed;
-      for (int i = 0; i < 2; ++i) {
-        if (!RunOnce(true)) return kVerifyFailed;
-      }
-    }
+    if (!RunAlone()) return kVerifyFailed;
     if (ReadsOf(runs_[0].log) == 0)
       return Fail("the program reads nothing back from a GPU: there is nothing to compare");
-    if (runs_[1].difference.has_value() || runs_[1].code != runs_[0].code) {
-      verdict_ = "not reproducible: two runs alone differ already: " + WhatDiffers(runs_[1]);
-      return kVerifyNotReproducible;
-    }
-    tools::PrivateDaemon daemon;
-    if (!StartDaemon(daemon, options_.migrate_every)) return kVerifyFailed;
-    Neighbours neighbours(launcher_, noise_, folder_);
-    if (!neighbours.Start(options_.neighbours, socket_)) return kVerifyFailed;
-    for (int i = 0; i < options_.runs; ++i) {
-      if (!RunOnce(false)) return kVerifyFailed;
-      const Ran& ran = runs_.back();
-      if (ran.difference.has_value() || ran.code != runs_[0].code) {
-        verdict_ = "different: " + WhatDiffers(ran);
-        return kVerifyDifferent;
+    if (Judge(runs_).kind == Kind::kEqual) {
+      if (const int code = RunBeside(Sharing::kSpace); code != kVerifyEqual) return code;
+      // Only the runs in space can differ here.
+      if (Judge(runs_).kind != Kind::kEqual && !options_.standalone.empty()) {
+        if (const int code = RunBeside(Sharing::kTurns); code != kVerifyEqual) return code;
       }
+    }
+    const Verdict verdict = Judge(runs_);
+    verdict_ = TextOf(verdict);
+    return static_cast<int>(verdict.kind);
+  }
+
+  bool RunAlone() {
+    tools::PrivateDaemon daemon;
+    if (!StartDaemon(daemon, 0)) return false;
+    for (int i = 0; i < 2; ++i) {
+      if (!RunOnce(Sharing::kAlone)) return false;
+    }
+    return true;
+  }
+
+  // Runs the program beside neighbours until a run differs. Returns kVerifyEqual if the neighbours
+  // see their own results, whatever the program reads; otherwise the result of `verify`.
+  int RunBeside(Sharing sharing) {
+    const bool turns = sharing == Sharing::kTurns;
+    tools::PrivateDaemon daemon;
+    // In turns, streams stay on their partition, because another one changes the order of blocks.
+    if (!StartDaemon(daemon, turns ? 0 : options_.migrate_every)) return kVerifyFailed;
+    // The setting comes before the neighbours: work that is in the hardware before it runs to its end
+    // beside the program.
+    if (turns && !tenant_.name().empty() && !MakeExclusive()) return kVerifyFailed;
+    Neighbours neighbours(launcher_, noise_, folder_);
+    if (!neighbours.Start(options_.neighbours, socket_, turns ? kNeighboursTenant : ""))
+      return kVerifyFailed;
+    if (!turns && !options_.standalone.empty() && options_.neighbours > 0 && !LearnTenant())
+      return kVerifyFailed;
+    for (int i = 0; i < options_.runs; ++i) {
+      if (!RunOnce(sharing)) return kVerifyFailed;
+      if (DepartureOf(runs_[0], runs_.back()).has_value()) break;
       if (!neighbours.Alive()) {
         bool differs = false;
         verdict_ = neighbours.complaint(&differs);
         return differs ? kVerifyDifferent : Fail(verdict_);
       }
     }
-    verdict_ = "equal: " + text::Counted(ReadsOf(runs_[0].log), "read") + ", " +
+    return kVerifyEqual;
+  }
+
+  // The program gets the tenant that the neighbours have. A tenant with a setting of its own has no
+  // default limits, so the setting repeats the limits that are in force.
+  bool LearnTenant() {
+    proto::Status status;
+    const int code = CallAdmin(socket_, [&](auto& admin, grpc::ClientContext* context) {
+      return admin.GetStatus(context, proto::GetStatusRequest(), &status);
+    });
+    if (code != 0 || status.sessions_size() == 0) {
+      Fail("the private daemon does not say which tenant the program has");
+      return false;
+    }
+    tenant_.set_name(status.sessions(0).tenant());
+    tenant_.set_exclusive(true);
+    for (const proto::TenantUse& use : status.tenants()) {
+      if (use.name() != tenant_.name()) continue;
+      tenant_.set_memory(use.memory_limit());
+      tenant_.set_pinned_memory(use.pinned_limit());
+      tenant_.set_sessions(use.sessions_limit());
+      tenant_.set_devices(use.devices_limit());
+    }
+    return true;
+  }
+
+  bool MakeExclusive() {
+    proto::TenantSetting in_force;
+    const int code = CallAdmin(socket_, [&](auto& admin, grpc::ClientContext* context) {
+      return admin.SetTenant(context, tenant_, &in_force);
+    });
+    if (code == 0) return true;
+    Fail("the private daemon does not make the program's tenant exclusive");
+    return false;
+  }
+
+  std::string TextOf(const Verdict& verdict) const {
+    switch (verdict.kind) {
+      case Kind::kEqual:
+        return "equal: " + text::Counted(ReadsOf(runs_[0].log), "read") + ", " +
                text::Bytes(BytesOf(runs_[0].log)) + ", the same bits alone and in " +
                text::Counted(options_.runs, "run") + " beside " +
                text::Counted(options_.neighbours, "neighbour");
-    return kVerifyEqual;
+      case Kind::kNotReproducible:
+        return "not reproducible: two runs alone differ already: " + Describe(*verdict.alone);
+      case Kind::kEqualInTurns:
+        return "equal in exclusive turns, not in space: the first difference in space is " +
+               Describe(*verdict.space) +
+               "\nThe order of blocks in space changes the result. Make the program's tenant "
+               "exclusive: detsharectl tenant set NAME --exclusive on, or exclusive = true in its "
+               "[[tenant]].";
+      case Kind::kDifferent:
+        break;
+    }
+    std::string text = "different: " + Describe(*verdict.space);
+    if (verdict.turns.has_value()) {
+      text += "\nIn exclusive turns: " + Describe(*verdict.turns);
+    } else if (runs_.back().sharing == Sharing::kTurns) {
+      text +=
+          "\nThe runs in exclusive turns are equal, but another order of blocks does not explain "
+          "the exit code.";
+    } else if (options_.standalone.empty()) {
+      text +=
+          "\nTo see whether the program is equal in exclusive turns, use a private daemon: "
+          "detsharectl verify --standalone. The settings of the running daemon are not changed.";
+    }
+    return text;
   }
 
   int Fail(const std::string& why) {
     std::fprintf(stderr, "detsharectl: %s\n", why.c_str());
-    verdict_ = "";
     failure_ = why;
+    verdict_ = "";
     return kVerifyFailed;
   }
 
@@ -274,9 +355,9 @@ class Verification {
     return true;
   }
 
-  bool RunOnce(bool alone) {
-    Ran ran;
-    ran.alone = alone;
+  bool RunOnce(Sharing sharing) {
+    ProgramRun ran;
+    ran.sharing = sharing;
     const std::string log = folder_.At("log"), output = folder_.At("output");
     std::vector<std::string> command = {launcher_,      "run", "--socket", socket_,
                                         "--digest-log", log,   "--"};
@@ -289,7 +370,7 @@ class Verification {
     }
     int status = 0;
     waitpid(pid, &status, 0);
-    ran.seconds = std::chrono::duration<double>(SteadyClock::now() - begin).count();
+    const double seconds = std::chrono::duration<double>(SteadyClock::now() - begin).count();
     ran.code = ExitCode(status);
     absl::StatusOr<DigestLog> parsed = ParseDigestLog(Contents(log));
     if (!parsed.ok()) {
@@ -297,8 +378,7 @@ class Verification {
       return false;
     }
     ran.log = *std::move(parsed);
-    if (!runs_.empty()) ran.difference = FirstDifference(runs_[0].log, ran.log);
-    Progress(ran);
+    Progress(ran, seconds);
     if (ran.code != 0 && runs_.empty()) {
       Fail("the program ended with exit code " + std::to_string(ran.code) + ":\n" +
            Tail(Contents(output)));
@@ -306,6 +386,7 @@ class Verification {
     }
     if (ran.code != 0) std::fprintf(stderr, "%s", Tail(Contents(output)).c_str());
     runs_.push_back(std::move(ran));
+    seconds_.push_back(seconds);
     return true;
   }
 
@@ -314,35 +395,35 @@ class Verification {
     return text.size() <= kMax ? text : "..." + text.substr(text.size() - kMax);
   }
 
-  void Progress(const Ran& ran) const {
-    const char* result = runs_.empty()                ? ""
-                         : ran.difference.has_value() ? ", different"
-                                                      : ", equal";
-    std::fprintf(stderr, "%-18s %7.2f s, %s, %s, digest %.16s%s\n",
-                 ran.alone ? "alone" : "beside neighbours", ran.seconds,
+  void Progress(const ProgramRun& ran, double seconds) const {
+    const char* const where = ran.sharing == Sharing::kAlone   ? "alone"
+                              : ran.sharing == Sharing::kSpace ? "beside neighbours"
+                                                               : "in exclusive turns";
+    const char* const result = runs_.empty()                            ? ""
+                               : DepartureOf(runs_[0], ran).has_value() ? ", different"
+                                                                        : ", equal";
+    std::fprintf(stderr, "%-18s %7.2f s, %s, %s, digest %.16s%s\n", where, seconds,
                  text::Counted(ReadsOf(ran.log), "read").c_str(),
                  text::Bytes(BytesOf(ran.log)).c_str(), DigestOf(ran.log).c_str(), result);
   }
 
-  std::string WhatDiffers(const Ran& ran) const {
-    if (ran.difference.has_value()) return Describe(*ran.difference);
-    return "the program ended with exit code " + std::to_string(ran.code) + " instead of " +
-           std::to_string(runs_[0].code);
-  }
-
   ordered_json Json(int code) const {
-    constexpr const char* kVerdicts[] = {"equal", "different", "failed", "not reproducible"};
+    constexpr const char* kVerdicts[] = {"equal", "different", "failed", "not reproducible",
+                                         "equal in exclusive turns"};
     ordered_json runs = ordered_json::array();
-    for (const Ran& ran : runs_) {
-      ordered_json one = {{"alone", ran.alone},
-                          {"seconds", ran.seconds},
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      const ProgramRun& ran = runs_[i];
+      const std::optional<Difference> first = FirstDifference(runs_[0].log, ran.log);
+      ordered_json one = {{"alone", ran.sharing == Sharing::kAlone},
+                          {"exclusive_turns", ran.sharing == Sharing::kTurns},
+                          {"seconds", seconds_[i]},
                           {"exit_code", ran.code},
                           {"reads", ReadsOf(ran.log)},
                           {"bytes", BytesOf(ran.log)},
                           {"digest", DigestOf(ran.log)},
-                          {"equal", !ran.difference.has_value()}};
-      if (ran.difference.has_value()) {
-        const Difference& difference = *ran.difference;
+                          {"equal", !first.has_value()}};
+      if (first.has_value()) {
+        const Difference& difference = *first;
         one["difference"] = {{"program", difference.program},
                              {"sequence", difference.read.place},
                              {"number", difference.read.number},
@@ -362,7 +443,10 @@ class Verification {
   const VerifyOptions& options_;
   const Folder folder_;
   std::string launcher_, noise_, socket_;
-  std::vector<Ran> runs_;
+  // The exclusive tenant of the program in a private daemon. Without neighbours it has no name.
+  proto::TenantSetting tenant_;
+  std::vector<ProgramRun> runs_;
+  std::vector<double> seconds_;  // how long each run took
   std::string verdict_, failure_;
 };
 

@@ -1,5 +1,6 @@
 // `detsharectl verify`: checks that a program reads the same bits back alone and beside noisy
-// neighbours. It runs the program twice alone, then beside neighbours, and compares digests.
+// neighbours. It runs the program twice alone, then beside neighbours, and compares digests. If a run
+// beside neighbours differs in a private daemon, it runs the program beside them in exclusive turns.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@ struct VerifyOptions {
   // when the policy says so.
   int migrate_every = 1;
   int neighbours = 4;
-  int runs = 3;  // of the program beside neighbours
+  int runs = 3;  // of the program beside neighbours, in space and in exclusive turns
   bool json = false;
   std::vector<std::string> command;
 };
@@ -25,6 +26,7 @@ inline constexpr int kVerifyEqual = 0;
 inline constexpr int kVerifyDifferent = 1;
 inline constexpr int kVerifyFailed = 2;           // the program could not be run
 inline constexpr int kVerifyNotReproducible = 3;  // two runs alone differ already
+inline constexpr int kVerifyEqualInTurns = 4;     // equal in exclusive turns, not in space
 
 // Prints progress on stderr and the result on stdout. Returns one of the exit codes above.
 int Verify(const VerifyOptions& options);

@@ -1,10 +1,10 @@
 #!/bin/bash
 # `detsharectl verify` on the software GPU, with its own daemon and neighbours.
 #
-#   verify_test.sh DETSHARECTL DETSHARE DETSHARED NOISE PROGRAM LIBCUDA...
+#   verify_test.sh DETSHARECTL DETSHARE DETSHARED NOISE PROGRAM ORDER_PROGRAM LIBCUDA...
 set -u
-ctl=$PWD/$1 program=$PWD/$5
-export DETSHARE_LAUNCHER=$PWD/$2 DETSHARE_DAEMON=$PWD/$3 DETSHARE_NOISE=$PWD/$4 DETSHARE_LIB_DIR=$PWD/$(dirname "$6")
+ctl=$PWD/$1 program=$PWD/$5 order_program=$PWD/$6
+export DETSHARE_LAUNCHER=$PWD/$2 DETSHARE_DAEMON=$PWD/$3 DETSHARE_NOISE=$PWD/$4 DETSHARE_LIB_DIR=$PWD/$(dirname "$7")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
@@ -50,6 +50,36 @@ says 'after the kernel Fill'
 rm "$folder/number"
 expect 1 --standalone=soft --neighbours 0 --runs 2 -- "$folder/count" 3
 says '^different: read .* after the kernel Fill'
+says '^In exclusive turns: read .* after the kernel Fill'
+
+# The result depends on the SMs that run the blocks. An exclusive tenant has all of them.
+expect 4 --standalone=soft --runs 2 --neighbours 4 -- "$order_program"
+says '^equal in exclusive turns, not in space: .*read 1 of .* after the kernel AddInOrderOfSms'
+says 'tenant set NAME --exclusive on'
+says '^beside neighbours .* different$'
+says '^in exclusive turns .* equal$'
+expect 4 --standalone=soft --runs 1 --neighbours 0 --json -- "$order_program"
+python3 - "$folder/out" <<'PYTHON' || failed=1
+import json, sys
+result = json.load(open(sys.argv[1]))
+assert result["verdict"] == "equal in exclusive turns", result
+assert [(run["alone"], run["exclusive_turns"], run["equal"]) for run in result["runs"]] == [
+    (True, False, True), (True, False, True), (False, False, False), (False, True, True)], result
+assert result["runs"][2]["difference"]["kernel"].startswith("AddInOrderOfSms"), result
+PYTHON
+
+# The program ends with another exit code in space, and reads the same bits.
+cat >"$folder/fail_third" <<SCRIPT
+#!/bin/bash
+n=\$(cat "$folder/runs" 2>/dev/null || echo 0)
+echo \$((n + 1)) >"$folder/runs"
+"$program" 0
+[ \$n != 2 ]
+SCRIPT
+chmod +x "$folder/fail_third"
+expect 1 --standalone=soft --neighbours 0 --runs 1 -- "$folder/fail_third"
+says '^different: the program ended with exit code 1 instead of 0'
+says 'does not explain the exit code'
 
 expect 2 --standalone=soft --neighbours 0 -- /bin/true
 says 'nothing to compare'
