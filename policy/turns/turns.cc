@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/partition_pool.h"
 #include "policy/saturating.h"
 #include "policy/tenants.h"
 #include "policy/turns/turn_order.h"
@@ -81,7 +82,7 @@ class Turns final : public Policy {
       // The coroutine takes turns with other work from now on.
       if (Urgent(coroutines[i]) != places[i].urgent)
         decision.ask_again_at = std::min(decision.ask_again_at, Plus(snapshot.now, 1));
-      Apply(places[i], Exclusive(coroutines[i]), &decision.grants[i]);
+      Apply(snapshot, coroutines[i], places[i], &decision.grants[i]);
     }
     return decision;
   }
@@ -145,8 +146,14 @@ class Turns final : public Policy {
     return turn.ask_again_at;
   }
 
-  void Apply(const Place& place, bool exclusive, Grant* grant) const {
+  void Apply(const Snapshot& snapshot, const CoroutineView& view, const Place& place,
+             Grant* grant) const {
     grant->turn_group = place.group;
+    if (view.tenant->exclusive && view.tenant->sm_percent == 0) {
+      // It always has the same SMs, because the bits of order-dependent programs depend on them.
+      grant->idle.partition = NearestWithin(snapshot.device, snapshot.partitions, *view.tenant,
+                                            snapshot.device.sm_count);
+    }
     if (!place.contended) return;
     if (!place.open) {
       // The rank keeps its waiting work from restricting the others.
@@ -157,7 +164,7 @@ class Turns final : public Policy {
       grant->tail.reset();
       return;
     }
-    if (exclusive) {
+    if (Exclusive(view)) {
       // Nothing runs beside it, so it makes no room for others.
       grant->idle.long_partition = grant->idle.yielding_partition = grant->idle.partition;
       grant->idle.long_operation = kForever;

@@ -149,6 +149,43 @@ TEST_CASE("Without coroutines of exclusive tenants a policy decides as by itself
   }
 }
 
+// Gives everybody half of the device.
+class Halves final : public Policy {
+ public:
+  std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
+    return {{0, 64}};
+  }
+  Decision Decide(const Snapshot& snapshot) override {
+    Decision decision;
+    decision.grants.resize(snapshot.coroutines.size());
+    for (Grant& grant : decision.grants) grant.idle.partition = grant.contended.partition = 1;
+    return decision;
+  }
+};
+
+TEST_CASE("An exclusive tenant always has the same SMs, whatever the policy gives it") {
+  const auto policy = WithExclusiveTurns(std::make_unique<Halves>());
+  std::vector<Tenant> tenants = {Exclusive("exclusive"), Exclusive("half"), Named("other")};
+  tenants[1].sm_percent = 50;
+  const SmRange partitions[] = {{}, {0, 64}};
+  Snapshot snapshot;
+  snapshot.device = {132, 8};
+  snapshot.partitions = partitions;
+  snapshot.tenants = tenants;
+  for (size_t count = 1; count <= tenants.size(); ++count) {
+    std::vector<CoroutineView> views(count);
+    for (size_t i = 0; i < count; ++i) {
+      views[i].id = i + 1;
+      views[i].tenant = &tenants[i];
+      views[i].has_work = true;
+    }
+    snapshot.now += kMillisecond;
+    snapshot.coroutines = views;
+    const Decision decision = policy->Decide(snapshot);
+    for (size_t i = 0; i < count; ++i) CHECK(decision.grants[i].idle.partition == (i == 0 ? 0 : 1));
+  }
+}
+
 // A generator whose sequence is the same everywhere.
 struct Random {
   uint64_t state;
