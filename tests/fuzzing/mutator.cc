@@ -54,7 +54,7 @@ size_t Mutator::Place(const std::string& input) {
   return Below(Below(2) == 0 ? std::min(input.size(), kHeaders) : input.size());
 }
 
-std::string Mutator::Piece(size_t max_bytes) {
+std::string Mutator::RandomBytes(size_t max_bytes) {
   const std::string& seed = seeds_[Below(seeds_.size())];
   return seed.substr(Below(seed.size()), 1 + Below(max_bytes));
 }
@@ -107,7 +107,7 @@ void Mutator::SetWord(std::string* input) {
 }
 
 void Mutator::Change(std::string* input) {
-  constexpr size_t kPiece = 64, kLongPiece = 1024;
+  constexpr size_t kShortRun = 64, kLongRun = 1024;
   const size_t at = Place(*input);
   switch (Below(10)) {
     case 0:
@@ -125,14 +125,14 @@ void Mutator::Change(std::string* input) {
       SetWord(input);
       break;
     case 6:
-      input->erase(at, 1 + Below(kPiece));
+      input->erase(at, 1 + Below(kShortRun));
       break;
     case 7:
-      input->insert(at, Piece(Below(8) == 0 ? kLongPiece : kPiece));
+      input->insert(at, RandomBytes(Below(8) == 0 ? kLongRun : kShortRun));
       break;
     case 8: {
-      const std::string piece = Piece(kPiece);
-      input->replace(at, piece.size(), piece);
+      const std::string bytes = RandomBytes(kShortRun);
+      input->replace(at, bytes.size(), bytes);
       break;
     }
     default:
