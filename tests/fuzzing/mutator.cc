@@ -54,7 +54,7 @@ size_t Mutator::Place(const std::string& input) {
   return Below(Below(2) == 0 ? std::min(input.size(), kHeaders) : input.size());
 }
 
-std::string Mutator::RandomBytes(size_t max_bytes) {
+std::string Mutator::SeedPart(size_t max_bytes) {
   const std::string& seed = seeds_[Below(seeds_.size())];
   return seed.substr(Below(seed.size()), 1 + Below(max_bytes));
 }
@@ -128,11 +128,11 @@ void Mutator::Change(std::string* input) {
       input->erase(at, 1 + Below(kShortRun));
       break;
     case 7:
-      input->insert(at, RandomBytes(Below(8) == 0 ? kLongRun : kShortRun));
+      input->insert(at, SeedPart(Below(8) == 0 ? kLongRun : kShortRun));
       break;
     case 8: {
-      const std::string bytes = RandomBytes(kShortRun);
-      input->replace(at, bytes.size(), bytes);
+      const std::string part = SeedPart(kShortRun);
+      input->replace(at, part.size(), part);
       break;
     }
     default:

@@ -23,7 +23,7 @@ class Mutator {
   // A place in `input`: near its beginning, where headers are, half of the time.
   size_t Place(const std::string& input);
   // A part of some seed, at most `max_bytes` long.
-  std::string RandomBytes(size_t max_bytes);
+  std::string SeedPart(size_t max_bytes);
   void SetInteger(std::string* input);
   // Replaces a word of the input by one that stands in some seed.
   void SetWord(std::string* input);
