@@ -216,6 +216,7 @@ void CudaGraph::NoteNeeds() {
   print_ = nullptr;
   memory_waits_.clear();
   recorded_.clear();
+  awaited_.clear();
   ForEachNode([&](const Node& node) {
     if (const auto* kernel = std::get_if<KernelStep>(&node.what.step)) {
       const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
@@ -227,7 +228,8 @@ void CudaGraph::NoteNeeds() {
       }
     } else if (const auto* record = std::get_if<RecordStep>(&node.what.step)) {
       recorded_.push_back(static_cast<CudaMarker*>(&*record->marker));
-    } else if (std::holds_alternative<WaitMarkerStep>(node.what.step)) {
+    } else if (const auto* wait = std::get_if<WaitMarkerStep>(&node.what.step)) {
+      awaited_.push_back(static_cast<CudaMarker*>(&*wait->marker));
       // The node names the event of one group.
       space_.BindToGroup();
     }
@@ -345,6 +347,17 @@ absl::Status CudaGraph::CheckMemory() {
     return CudaError(kCudaErrorInvalidValue, "a node of the graph accesses freed memory");
   }
   removals_seen_ = removals;
+  return absl::OkStatus();
+}
+
+absl::Status CudaGraph::WaitForOtherGroup(CUstream stream) const {
+  for (CudaMarker* const marker : awaited_) {
+    DETSHARE_ASSIGN_OR_RETURN(const CUevent own, marker->EventOf(*place_.group));
+    if (marker->event() == own) continue;
+    DETSHARE_RETURN_IF_ERROR(context_.Check(
+        context_.api.cuStreamWaitEvent(stream, marker->event(), CU_EVENT_WAIT_DEFAULT),
+        "cuStreamWaitEvent"));
+  }
   return absl::OkStatus();
 }
 

@@ -60,6 +60,9 @@ class CudaGraph final : public Graph {
   const std::function<void(std::string_view)>* print() const { return print_; }
   // The waits on memory in one launch.
   const std::vector<MemoryOp>& memory_waits() const { return memory_waits_; }
+  // Lets the stream wait for the awaited events that were recorded in the other group. The nodes of
+  // the graph wait for the events of its own group.
+  absl::Status WaitForOtherGroup(CUstream stream) const;
   // Returns whether a launch waits for its client or for memory.
   bool waits() const { return waits_for_host_ || !memory_waits_.empty(); }
 
@@ -107,6 +110,7 @@ class CudaGraph final : public Graph {
   const std::function<void(std::string_view)>* print_ = nullptr;
   std::vector<MemoryOp> memory_waits_;
   std::vector<CudaMarker*> recorded_;  // markers that a launch records
+  std::vector<CudaMarker*> awaited_;   // markers for which a launch waits
   bool waits_for_host_ = false;
 };
 

@@ -205,6 +205,7 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
                                        absl::Span<const uint64_t> values) {
   const absl::StatusOr<bool> go = graph.Prepare(values);
   if (!go.ok() || !*go) return go.status();
+  DETSHARE_RETURN_IF_ERROR(graph.WaitForOtherGroup(state_->stream));
   const auto launch = [&] {
     return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
   };

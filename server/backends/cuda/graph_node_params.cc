@@ -87,8 +87,9 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
                               static_cast<CudaMarker&>(*record->marker).EventOf(group));
     Add(CU_GRAPH_NODE_TYPE_EVENT_RECORD).eventRecord.event = event;
   } else if (const auto* wait = std::get_if<WaitMarkerStep>(&step)) {
-    Add(CU_GRAPH_NODE_TYPE_WAIT_EVENT).eventWait.event =
-        static_cast<CudaMarker&>(*wait->marker).event();
+    DETSHARE_ASSIGN_OR_RETURN(const CUevent event,
+                              static_cast<CudaMarker&>(*wait->marker).EventOf(group));
+    Add(CU_GRAPH_NODE_TYPE_WAIT_EVENT).eventWait.event = event;
   } else if (const auto* memory = std::get_if<MemoryOpsStep>(&step)) {
     for (const MemoryOp& operation : memory->operations) {
       memory_ops_.push_back(ParamsOf(operation));
