@@ -12,6 +12,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:google::protobuf::\n"
          // One thread makes a reactor before gRPC calls it on another thread.
          "race:std::__shared_ptr<detshare::ControlService::OpenReactor::State\n"
+         "race:detshare::ControlService::OpenReactor::OnCancel\n"
          "called_from_lib:libgrpc_unsecure.so\n";
 }
 #endif

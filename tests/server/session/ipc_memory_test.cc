@@ -9,6 +9,7 @@
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/session/session_device.h"
+#include "tests/server/backends/soft/test_addresses.h"
 #include "tests/server/instant_device.h"
 #include "tests/units.h"
 
@@ -22,7 +23,7 @@ struct Fixture {
   Fixture() {
     SessionDevice& session = devices.emplace_back();
     session.device = &device;
-    session.space = *device.CreateAddressSpace(uint64_t{1} << 44, uint64_t{1} << 36);
+    session.space = *device.CreateAddressSpace(soft::TestBase(0), soft::kTestSpaceBytes);
     session.coroutine = *GpuCoroutine::Create(device, *session.space, queues, executor);
     session.memory = std::make_unique<DeviceMemory>(*session.coroutine);
     executor.Spawn(Allocate(*session.memory, &address));

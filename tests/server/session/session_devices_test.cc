@@ -149,6 +149,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES chooses among the granted devices") {
     Client client(host.socket(), "all", "r", 2);
     for (const std::string& id : visible) client.request.add_visible_ids(id);
     if (client.Open()) return client.Granted();
+    INFO(client.status().error_message());
     CHECK(client.status().error_code() == grpc::StatusCode::NOT_FOUND);
     return std::vector<int>();
   };
