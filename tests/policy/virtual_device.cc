@@ -32,7 +32,7 @@ VirtualDevice::VirtualDevice(const DeviceShape& device, std::vector<SmRange> par
     : device_(device),
       partitions_(std::move(partitions)),
       policy_(std::move(policy)),
-      turns_(device.preemption) {
+      switches_(device.preemption) {
   for (std::vector<int>& owners : owners_) owners.assign(device.groups(), -1);
 }
 
@@ -299,11 +299,11 @@ void VirtualDevice::TakeTurns() {
   for (const size_t index : started_) {
     (coroutines_[index].hardware.front().urgent ? urgent : ordinary) = true;
   }
-  turns_.Update(urgent, ordinary, static_cast<double>(now_));
+  switches_.Update(urgent, ordinary, static_cast<double>(now_));
 }
 
 Nanoseconds VirtualDevice::TurnBegin() const {
-  return static_cast<Nanoseconds>(turns_.runs_from());
+  return static_cast<Nanoseconds>(switches_.runs_from());
 }
 
 Nanoseconds VirtualDevice::NextEvent() const {

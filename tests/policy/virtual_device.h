@@ -7,9 +7,9 @@
 // that long on the whole device, and proportionally longer on fewer SMs.
 //
 // With DeviceShape::preemption every coroutine preempts that is not bound to the ordinary time-slice
-// group. Operations that a coroutine gives while its grant is urgent then run on the whole device, in turns with the others (tools/sim/turns.h): they
-// stop running operations, which keep their SMs and go on after the turn. Otherwise running
-// operations are never stopped.
+// group. Operations that a coroutine gives while its grant is urgent run on the whole device and
+// stop all others (tools/sim/group_switches.h). The others keep their SMs and go on afterwards.
+// Without preemption running operations are never stopped.
 //
 // Operations of an exclusive tenant must never run beside those of another tenant. The device throws
 // std::logic_error if they do.
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "policy/policy.h"
-#include "tools/sim/turns.h"
+#include "tools/sim/group_switches.h"
 
 namespace detshare::policy {
 
@@ -107,7 +107,7 @@ class VirtualDevice {
   // From when on the group that has the device runs.
   Nanoseconds TurnBegin() const;
   // Whether the operation's group has the device, or gets it in the switch that is under way.
-  bool HasTurn(const Operation& operation) const { return operation.urgent == turns_.urgent(); }
+  bool HasTurn(const Operation& operation) const { return operation.urgent == switches_.urgent(); }
   Nanoseconds NextEvent() const;
   const Limits& LimitsOf(const State& state) const;
   // The end of the running burst's contention phase.
@@ -128,7 +128,7 @@ class VirtualDevice {
     int coroutines = 0;
   };
   std::array<Room, 2> rooms_;
-  sim::Turns turns_;
+  sim::GroupSwitches switches_;
   Nanoseconds now_ = 0;
   Nanoseconds ask_again_at_ = kForever;
   int decisions_ = 0;

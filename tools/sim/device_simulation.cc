@@ -6,7 +6,7 @@
 #include <deque>
 
 #include "policy/partition_pool.h"
-#include "tools/sim/turns.h"
+#include "tools/sim/group_switches.h"
 
 namespace detshare::sim {
 namespace {
@@ -85,7 +85,7 @@ class Simulation {
  public:
   Simulation(const policy::DeviceShape& device, policy::Policy& policy,
              const std::vector<Program>& programs, double hours)
-      : device_(device), policy_(policy), end_(hours * 3600e9), turns_(device.preemption) {
+      : device_(device), policy_(policy), end_(hours * 3600e9), switches_(device.preemption) {
     partitions_.push_back({});
     for (const policy::SmRange& range : policy::StandardPartitions(device)) {
       partitions_.push_back(range);
@@ -457,9 +457,9 @@ class Simulation {
       urgent_work = urgent > 0;
       ordinary_work = static_cast<size_t>(urgent) < flowing_.size();
     }
-    turns_.Update(urgent_work, ordinary_work, now_);
+    switches_.Update(urgent_work, ordinary_work, now_);
     std::erase_if(flowing_, [&](size_t i) {
-      return IsUrgent(states_[i]) != turns_.urgent() || now_ < turns_.runs_from();
+      return IsUrgent(states_[i]) != switches_.urgent() || now_ < switches_.runs_from();
     });
     for (const size_t i : flowing_) running_.push_back({RangeOf(states_[i]), states_[i].work});
     Rates(device_, running_, &rates_);
@@ -475,7 +475,7 @@ class Simulation {
 
   double NextEvent() const {
     double next = ask_at_;
-    if (turns_.runs_from() > now_) next = std::min(next, turns_.runs_from());
+    if (switches_.runs_from() > now_) next = std::min(next, switches_.runs_from());
     for (const State& state : states_) {
       if (state.step == State::Step::kGap) next = std::min(next, state.gap_end);
       if (state.next_request < state.program->requests.size()) {
@@ -618,7 +618,7 @@ class Simulation {
   const policy::DeviceShape device_;
   policy::Policy& policy_;
   const double end_;
-  Turns turns_;
+  GroupSwitches switches_;
   std::vector<policy::SmRange> partitions_;
   std::vector<policy::Tenant> tenants_;
   std::vector<State> states_;

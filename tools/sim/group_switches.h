@@ -1,4 +1,4 @@
-// The simulator's model of preemption: the turns that two time-slice groups of a device take.
+// The simulator's model of preemption: how a device switches between its two time-slice groups.
 //
 // Work of the urgent group stops the ordinary group's until the urgent group has no more. A switch
 // takes time, in which no work makes progress:
@@ -19,12 +19,13 @@
 
 namespace detshare::sim {
 
-class Turns {
+class GroupSwitches {
  public:
   static constexpr double kSwitch = 140e3, kResume = 50e3;  // nanoseconds
 
   // `preemption`: DeviceShape::preemption. Without preemption all work is ordinary.
-  explicit Turns(policy::Nanoseconds preemption) : preemption_(static_cast<double>(preemption)) {}
+  explicit GroupSwitches(policy::Nanoseconds preemption)
+      : preemption_(static_cast<double>(preemption)) {}
 
   // At `now`, in nanoseconds, the groups have work or not. Begins a switch if one is due.
   void Update(bool urgent_work, bool ordinary_work, double now) {
