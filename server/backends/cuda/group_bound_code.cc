@@ -14,9 +14,9 @@ namespace detshare::cuda {
 namespace {
 
 using images::ElfSection;
+using images::ElfSymbols;
 using images::ReadRecord;
 using images::Slice;
-using images::StringAt;
 
 bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
@@ -49,27 +49,20 @@ bool ForEachRelocation(std::string_view elf, const Elf64_Shdr& header, const Vis
 bool IsElfBound(std::string_view elf) {
   const std::optional<std::vector<ElfSection>> sections = images::ElfSections(elf);
   if (!sections) return true;
-  const auto symbols =
-      std::find_if(sections->begin(), sections->end(),
-                   [](const ElfSection& section) { return section.header.sh_type == SHT_SYMTAB; });
-  if (symbols == sections->end() || symbols->header.sh_link >= sections->size()) return true;
-  const Elf64_Shdr& strings = (*sections)[symbols->header.sh_link].header;
-  const auto table = Slice(elf, symbols->header.sh_offset, symbols->header.sh_size);
-  const auto names = Slice(elf, strings.sh_offset, strings.sh_size);
-  if (!table || !names) return true;
+  const std::optional<ElfSymbols> symbols = ElfSymbols::Of(elf, *sections);
+  if (!symbols) return true;
   bool bound = false;
   const auto look = [&](uint64_t number) {
-    const auto symbol = ReadRecord<Elf64_Sym>(*table, number * sizeof(Elf64_Sym));
-    const auto name = symbol ? StringAt(*names, symbol->st_name) : std::nullopt;
-    if (!name) {
+    const std::optional<ElfSymbols::Symbol> symbol = symbols->At(number);
+    if (!symbol) {
       bound = true;
       return;
     }
-    if (symbol->st_shndx < sections->size() &&
-        StartsWith((*sections)[symbol->st_shndx].name, ".nv.global")) {
-      bound = bound || !IsReadOnly(*name);
+    const uint16_t section = symbol->entry.st_shndx;
+    if (section < sections->size() && StartsWith((*sections)[section].name, ".nv.global")) {
+      bound = bound || !IsReadOnly(symbol->name);
     } else {
-      bound = bound || UsesGroupMemory(*name);
+      bound = bound || UsesGroupMemory(symbol->name);
     }
   };
   for (const ElfSection& section : *sections) {

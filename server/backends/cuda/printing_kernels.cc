@@ -1,5 +1,6 @@
 #include "server/backends/cuda/printing_kernels.h"
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 #include <optional>
@@ -12,9 +13,9 @@ namespace detshare::cuda {
 namespace {
 
 using images::ElfSection;
+using images::ElfSymbols;
 using images::ReadRecord;
 using images::Slice;
-using images::StringAt;
 
 // The function that device printf() calls.
 constexpr std::string_view kPrintFunction = "vprintf";
@@ -45,25 +46,13 @@ PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
   if (elf.find(kPrintFunction) == std::string_view::npos) return PrintingKernels::None();
   const std::optional<std::vector<ElfSection>> sections = images::ElfSections(elf);
   if (!sections) return PrintingKernels::All();
-  const ElfSection* graph = nullptr;
-  const ElfSection* symbols = nullptr;
-  for (const ElfSection& section : *sections) {
-    if (section.name == ".nv.callgraph") graph = &section;
-    if (section.header.sh_type == SHT_SYMTAB) symbols = &section;
-  }
-  if (graph == nullptr || symbols == nullptr || symbols->header.sh_link >= sections->size()) {
-    return PrintingKernels::All();
-  }
-  const Elf64_Shdr& strings = (*sections)[symbols->header.sh_link].header;
-  const auto names = Slice(elf, strings.sh_offset, strings.sh_size);
+  const auto graph =
+      std::find_if(sections->begin(), sections->end(),
+                   [](const ElfSection& section) { return section.name == ".nv.callgraph"; });
+  const std::optional<ElfSymbols> symbols = ElfSymbols::Of(elf, *sections);
+  if (graph == sections->end() || !symbols) return PrintingKernels::All();
   const auto pairs = Slice(elf, graph->header.sh_offset, graph->header.sh_size);
-  const auto table = Slice(elf, symbols->header.sh_offset, symbols->header.sh_size);
-  if (!names || !pairs || !table) return PrintingKernels::All();
-  const auto name_of = [&](uint32_t symbol) -> std::optional<std::string_view> {
-    const auto entry = ReadRecord<Elf64_Sym>(*table, uint64_t{symbol} * sizeof(Elf64_Sym));
-    if (!entry) return std::nullopt;
-    return StringAt(*names, entry->st_name);
-  };
+  if (!pairs) return PrintingKernels::All();
 
   std::multimap<uint32_t, uint32_t> callers;
   std::set<uint32_t> printing;
@@ -75,9 +64,9 @@ PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
     if (caller == 0) {
       group = static_cast<int32_t>(callee);
     } else if (group == -1 || group == -4) {
-      const auto name = name_of(callee);
-      if (!name) return PrintingKernels::All();
-      if (*name == kPrintFunction) printing.insert(callee);
+      const std::optional<ElfSymbols::Symbol> symbol = symbols->At(callee);
+      if (!symbol) return PrintingKernels::All();
+      if (symbol->name == kPrintFunction) printing.insert(callee);
       callers.emplace(callee, caller);
     } else if (group == -3) {
       indirect.insert(caller);
@@ -86,10 +75,10 @@ PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
   // A call through a pointer may reach a function that prints.
   printing.insert(indirect.begin(), indirect.end());
   std::set<std::string, std::less<>> result;
-  for (uint32_t symbol : CallersOf(std::move(printing), callers)) {
-    const auto name = name_of(symbol);
-    if (!name) return PrintingKernels::All();
-    result.emplace(*name);
+  for (const uint32_t number : CallersOf(std::move(printing), callers)) {
+    const std::optional<ElfSymbols::Symbol> symbol = symbols->At(number);
+    if (!symbol) return PrintingKernels::All();
+    result.emplace(symbol->name);
   }
   return PrintingKernels::These(std::move(result));
 }

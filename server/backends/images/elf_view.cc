@@ -1,5 +1,7 @@
 #include "server/backends/images/elf_view.h"
 
+#include <algorithm>
+
 namespace detshare::images {
 
 std::optional<std::string_view> Slice(std::string_view image, uint64_t offset, uint64_t bytes) {
@@ -34,6 +36,27 @@ std::optional<std::vector<ElfSection>> ElfSections(std::string_view elf) {
     section.name = *name;
   }
   return sections;
+}
+
+std::optional<ElfSymbols> ElfSymbols::Of(std::string_view elf,
+                                         const std::vector<ElfSection>& sections) {
+  const auto found = std::find_if(sections.begin(), sections.end(), [](const ElfSection& section) {
+    return section.header.sh_type == SHT_SYMTAB;
+  });
+  if (found == sections.end() || found->header.sh_link >= sections.size()) return std::nullopt;
+  const Elf64_Shdr& strings = sections[found->header.sh_link].header;
+  const auto table = Slice(elf, found->header.sh_offset, found->header.sh_size);
+  const auto names = Slice(elf, strings.sh_offset, strings.sh_size);
+  if (!table || !names) return std::nullopt;
+  return ElfSymbols(*table, *names);
+}
+
+std::optional<ElfSymbols::Symbol> ElfSymbols::At(uint64_t number) const {
+  if (number >= table_.size() / sizeof(Elf64_Sym)) return std::nullopt;
+  const auto entry = ReadRecord<Elf64_Sym>(table_, number * sizeof(Elf64_Sym));
+  const auto name = entry ? StringAt(names_, entry->st_name) : std::nullopt;
+  if (!name) return std::nullopt;
+  return Symbol{*entry, *name};
 }
 
 }  // namespace detshare::images

@@ -35,4 +35,24 @@ struct ElfSection {
 // whole.
 std::optional<std::vector<ElfSection>> ElfSections(std::string_view elf);
 
+// The symbols of an image, by their numbers. Refers to the image.
+class ElfSymbols {
+ public:
+  struct Symbol {
+    Elf64_Sym entry;
+    std::string_view name;
+  };
+
+  // `sections` are those of `elf`. Returns nothing if there is no whole table with names.
+  static std::optional<ElfSymbols> Of(std::string_view elf,
+                                      const std::vector<ElfSection>& sections);
+  // Returns nothing if there is no such symbol, or if its name is not whole.
+  std::optional<Symbol> At(uint64_t number) const;
+
+ private:
+  ElfSymbols(std::string_view table, std::string_view names) : table_(table), names_(names) {}
+
+  std::string_view table_, names_;
+};
+
 }  // namespace detshare::images
