@@ -41,10 +41,10 @@ class Array;             // device_array.h
 class ImageDevice;       // device_array.h
 class TensorMapEncoder;  // device_tensor_map.h
 
-// How urgent work gets the device while other work runs. A time-slice group (TSG is NVIDIA's term) is
-// a set of queues to which the hardware gives turns. Two groups never run at the same time, and one
-// group stops the running kernels of the other between two instructions. A device that can preempt
-// has two groups: the ordinary one, which all partitions share, and the urgent one
+// How urgent work gets the device while other work runs. A time-slice group (TSG is NVIDIA's term)
+// is a set of queues to which the hardware gives turns. Two groups never run at the same time, and
+// one group stops the running kernels of the other between two instructions. A device that can
+// preempt has two groups: the ordinary one, which all partitions share, and the urgent one
 // (Device::urgent()).
 struct Preemption {
   bool available = false;
@@ -347,8 +347,8 @@ class Partition {
 };
 
 // Keeps the urgent time-slice group on the device while the group has no work for a moment. Without
-// a hold the ordinary group gets the device at once, and the next urgent operation has to preempt it
-// again. Threading: one thread at a time.
+// a hold the ordinary group gets the device at once, and the next urgent operation has to preempt
+// it again. Threading: one thread at a time.
 class GroupHold {
  public:
   // Ends the hold.

@@ -7,12 +7,12 @@
 // after the last operation. A session whose requests are few operations, such as one graph, holds
 // nothing.
 //
-//     operation   hold ends before it if it needs every place on the SMs, because the hold takes one
+//     operation   hold ends before it if it needs every place on the SMs: the hold takes one
 //     submitted   hold lasts until the known work is likely to be complete, and kLinger longer
 //     idle        hold lasts for kLinger
 //
-// After kLongestHold of operations without a longer gap the session holds nothing for kHoldPause, so
-// that the others progress beside a session that never pauses.
+// After kLongestHold of operations without a longer gap the session holds nothing for kHoldPause,
+// so that the others progress beside a session that never pauses.
 //
 // Threading: the coroutine's thread. No call waits for the GPU. Errors: none; without a hold the
 // work is only slower.

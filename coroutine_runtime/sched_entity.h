@@ -149,8 +149,8 @@ class alignas(64) SchedEntity {
     return unlimited_ || HasRoom();
   }
   // The session has a record that may not be read. Returns true once it was throttled for long
-  // enough to continue anyway; then MayRun() lets one operation through. Returns true at once if the
-  // session only had to enter its turn group for its first record.
+  // enough to continue anyway; then MayRun() lets one operation through. Returns true at once if
+  // the session only had to enter its turn group for its first record.
   bool Throttle();
   // The session has no such record any more.
   void EndThrottle();

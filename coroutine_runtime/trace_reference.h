@@ -8,9 +8,9 @@
 
 namespace detshare {
 
-// For each time-slice group, a point of an idle queue and the time at which it was reached. The time
-// is precise to some microseconds, because the thread that looks for the point sleeps in between.
-// The device counts from there in milliseconds of 24 bits.
+// For each time-slice group, a point of an idle queue and the time at which it was reached. The
+// time is precise to some microseconds, because the thread that looks for the point sleeps in
+// between. The device counts from there in milliseconds of 24 bits.
 struct TraceReference {
   struct Point {
     std::unique_ptr<Marker> marker;

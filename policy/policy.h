@@ -14,8 +14,8 @@
 //   - A coroutine that was throttled for longer than `max_throttle` may give one operation to the
 //     hardware in any case. So no policy can starve a program, or stop two programs for ever when
 //     one waits for the other.
-//   - Coroutines of different turn groups (Grant::turn_group) never have work in the hardware at the
-//     same time. A coroutine waits until the work of other groups is complete, even after
+//   - Coroutines of different turn groups (Grant::turn_group) never have work in the hardware at
+//     the same time. A coroutine waits until the work of other groups is complete, even after
 //     `max_throttle`. Urgent work that preempts and all other work are apart: neither waits for the
 //     other, because the hardware never runs both at once.
 //   - An operation runs on the partition that its limits name. An operation that does not fit there

@@ -85,7 +85,8 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   backend->backend = config.backend;
   backend->cuda_driver = config.cuda_driver;
   backend->cuda_sm_group = static_cast<int>(config.cuda_sm_group);
-  // With strict isolation, several processes use the device, and their groups would stop each other.
+  // With strict isolation, several processes use the device, and their groups would stop each
+  // other.
   backend->preemption = config.preemption == "auto" && config.isolation != "strict";
   backend->soft_devices = static_cast<int>(config.soft_devices);
   backend->soft_sms = static_cast<int>(config.soft_sms);

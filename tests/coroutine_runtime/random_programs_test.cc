@@ -1,6 +1,7 @@
 // Random programs of streams, events, copies, fills and kernels. They must give the same bytes as
 // when their operations run one after the other: under every policy, beside a neighbour, when every
-// operation runs on other SMs than the one before, and when the session changes its time-slice group.
+// operation runs on other SMs than the one before, and when the session changes its time-slice
+// group.
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>

@@ -6,13 +6,13 @@
 // that could run there, so operations in flight go before later ones. An operation of `work` takes
 // that long on the whole device, and proportionally longer on fewer SMs.
 //
-// With DeviceShape::preemption every coroutine preempts that is not bound to the ordinary time-slice
-// group. Operations that a coroutine gives while its grant is urgent run on the whole device and
-// stop all others (tools/sim/group_switches.h). The others keep their SMs and go on afterwards.
-// Without preemption running operations are never stopped.
+// With DeviceShape::preemption every coroutine preempts that is not bound to the ordinary
+// time-slice group. Operations that a coroutine gives while its grant is urgent run on the whole
+// device and stop all others (tools/sim/group_switches.h). The others keep their SMs and go on
+// afterwards. Without preemption running operations are never stopped.
 //
-// Operations of an exclusive tenant must never run beside those of another tenant. The device throws
-// std::logic_error if they do.
+// Operations of an exclusive tenant must never run beside those of another tenant. The device
+// throws std::logic_error if they do.
 #pragma once
 
 #include <array>

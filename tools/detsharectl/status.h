@@ -13,8 +13,8 @@ std::string StatusText(const proto::Status& status);
 // The devices of a session as positions in the status: "0", "2,0"; "-": the daemon did not say.
 std::string DevicesText(const proto::SessionStatus& session);
 
-// Where a session's work runs on its first device: "sm0-63", "urgent (bound)". A bound session stays
-// in its time-slice group.
+// Where a session's work runs on its first device: "sm0-63", "urgent (bound)". A bound session
+// stays in its time-slice group.
 std::string PartitionText(const proto::SessionStatus& session);
 
 // "time-slice groups" or "none". Daemons that do not say so have none.

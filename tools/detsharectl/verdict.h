@@ -49,8 +49,9 @@ struct Verdict {
 };
 
 // Judges runs, of which the first is alone. With departures in space and without runs in turns, the
-// result is kDifferent. It is also kDifferent if a run in space ends with another exit code although
-// its first difference is not in the bytes of a read: another order of blocks does not explain that.
+// result is kDifferent. It is also kDifferent if a run in space ends with another exit code
+// although its first difference is not in the bytes of a read: another order of blocks does not
+// explain that.
 Verdict Judge(const std::vector<ProgramRun>& runs);
 
 }  // namespace detshare::ctl

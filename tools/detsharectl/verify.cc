@@ -234,8 +234,8 @@ class Verification {
     tools::PrivateDaemon daemon;
     // In turns, streams stay on their partition, because another one changes the order of blocks.
     if (!StartDaemon(daemon, turns ? 0 : options_.migrate_every)) return kVerifyFailed;
-    // The setting comes before the neighbours: work that is in the hardware before it runs to its end
-    // beside the program.
+    // The setting comes before the neighbours: work that is in the hardware before it runs to its
+    // end beside the program.
     if (turns && !tenant_.name().empty() && !MakeExclusive()) return kVerifyFailed;
     Neighbours neighbours(launcher_, noise_, folder_);
     if (!neighbours.Start(options_.neighbours, socket_, turns ? kNeighboursTenant : ""))

@@ -1,6 +1,7 @@
 // `detsharectl verify`: checks that a program reads the same bits back alone and beside noisy
-// neighbours. It runs the program twice alone, then beside neighbours, and compares digests. If a run
-// beside neighbours differs in a private daemon, it runs the program beside them in exclusive turns.
+// neighbours. It runs the program twice alone, then beside neighbours, and compares digests. If a
+// run beside neighbours differs in a private daemon, it runs the program beside them in exclusive
+// turns.
 #pragma once
 
 #include <string>

@@ -19,9 +19,9 @@ namespace detshare::kubernetes {
 struct Resource {
   std::string name;  // without the domain: "gpu-share-latency"
   int shares = 8;    // of each GPU
-  // The settings of a tenant with one share, without a name. Weight and limits are multiplied by the
-  // number of shares. When the limit of device memory is not set, a share's limit is an equal part
-  // of the GPU's memory. 0 means no limit.
+  // The settings of a tenant with one share, without a name. Weight and limits are multiplied by
+  // the number of shares. When the limit of device memory is not set, a share's limit is an equal
+  // part of the GPU's memory. 0 means no limit.
   proto::TenantSetting tenant;
 };
 

@@ -5,8 +5,8 @@
 // has in the hardware is done. That work is its window and one operation; for a program without a
 // window it is at most kLaunchAhead.
 //
-// With DeviceShape::preemption every program preempts while its grant is urgent. Urgent programs then
-// run on the whole device, in turns with the others (turns.h).
+// With DeviceShape::preemption every program preempts while its grant is urgent. Urgent programs
+// then run on the whole device, in turns with the others (turns.h).
 //
 // Language models serve by continuous batching. A step is the prompt of the request that waits
 // longest, if the batch has room, or a token of each sequence of the batch. Other services do one

@@ -1,15 +1,15 @@
 // Keeps the urgent time-slice group of a GPU on the device in the gaps between its operations.
 //
 // The hardware gives the device to the other group as soon as no channel of a group has commands to
-// read, even if a kernel of the group still runs. A hold is a kernel of one thread that runs until a
-// deadline, with a write of a word behind it on its stream: a command that cannot be executed yet.
-// Measured on an H200 (driver 580): 50 kernels of 5 us with gaps of 3 us take 0.66 ms alone, 19.4 ms
-// beside a full card without a hold, and 0.89 ms with one. A kernel alone, without the write behind
-// it, makes it worse.
+// read, even if a kernel of the group still runs. A hold is a kernel of one thread that runs until
+// a deadline, with a write of a word behind it on its stream: a command that cannot be executed
+// yet. Measured on an H200 (driver 580): 50 kernels of 5 us with gaps of 3 us take 0.66 ms alone,
+// 19.4 ms beside a full card without a hold, and 0.89 ms with one. A kernel alone, without the
+// write behind it, makes it worse.
 //
-// The host sets the deadline by a word in registered memory, so a hold that lasts is extended by one
-// store. The hold's block takes a place on one SM. A kernel whose blocks fill all SMs would need
-// another wave for that, so such a kernel ends the hold first.
+// The host sets the deadline by a word in registered memory, so a hold that lasts is extended by
+// one store. The hold's block takes a place on one SM. A kernel whose blocks fill all SMs would
+// need another wave for that, so such a kernel ends the hold first.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@
 
 namespace detshare::cuda {
 
-// What the holds of one GPU share: the kernel, and a page of words. Threading: any thread. Lifetime:
-// outlives the holds.
+// What the holds of one GPU share: the kernel, and a page of words. Threading: any thread.
+// Lifetime: outlives the holds.
 class HoldPool {
  public:
   // Requires gpu.urgent.

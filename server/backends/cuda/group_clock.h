@@ -1,7 +1,7 @@
 // Measures the time between events of the two time-slice groups of a GPU.
 //
-// CUDA compares only events of one context (others: CUDA_ERROR_INVALID_HANDLE). So the clock has one
-// reference event in each group, and knows how much later the urgent one was reached:
+// CUDA compares only events of one context (others: CUDA_ERROR_INVALID_HANDLE). So the clock has
+// one reference event in each group, and knows how much later the urgent one was reached:
 //
 //     ordinary   reference .......... event
 //                |-offset-|
@@ -15,8 +15,8 @@
 // round whose polls were further apart than a few microseconds is repeated. CUDA counts from the
 // reference to an event in milliseconds of 24 bits: each second between them adds at most 60 ns of
 // error. References that are older than kMaxAge are therefore renewed. So the result is precise to
-// some microseconds for events that were recorded in the minute before the question, and to one part
-// in ten million of their age for older events.
+// some microseconds for events that were recorded in the minute before the question, and to one
+// part in ten million of their age for older events.
 //
 // Cost. New references preempt ordinary work once for each round, usually once or twice, and only
 // when a program compares events of two groups.
@@ -62,9 +62,9 @@ class GroupClock {
     CUevent event = nullptr;
     bool urgent = false;
   };
-  // Returns the milliseconds from `start` to `end`. Errors are those of cuEventElapsedTime. May wait
-  // for the GPU, at most some milliseconds. If the GPU does not reach new references in that time,
-  // the older ones serve; Unavailable if there are none.
+  // Returns the milliseconds from `start` to `end`. Errors are those of cuEventElapsedTime. May
+  // wait for the GPU, at most some milliseconds. If the GPU does not reach new references in that
+  // time, the older ones serve; Unavailable if there are none.
   absl::StatusOr<float> Milliseconds(Recorded start, Recorded end);
 
  private:

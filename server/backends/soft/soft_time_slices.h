@@ -1,5 +1,5 @@
-// How the two time-slice groups of the software GPU (coroutine_runtime/device.h) share it in virtual
-// time.
+// How the two time-slice groups of the software GPU (coroutine_runtime/device.h) share it in
+// virtual time.
 //
 // Ordinary work is placed on the ordinary clock, which stands still while the urgent group has the
 // device. So urgent work delays all ordinary work that is after it in time, by as long as the clock
@@ -11,8 +11,8 @@
 //                              ^ the urgent kernel is ready
 //
 // A kernel is ready when its launch is over and the work of its own group leaves it a place. A turn
-// of the urgent group lasts from the moment when its first kernel is ready until it has no work. The
-// first kernel begins
+// of the urgent group lasts from the moment when its first kernel is ready until it has no work.
+// The first kernel begins
 //   - kPreempt after it is ready, if ordinary work is running or waits for its SMs;
 //   - kSwitch after it is ready, if no ordinary work is there, but was since the last turn;
 //   - when it is ready, if there was no ordinary work since the last turn, or none ever.
@@ -21,11 +21,11 @@
 // The clock stands still from the moment when the first kernel is ready until kResume after the
 // turn. So ordinary work that nobody preempts pays nothing, nor does urgent work that is alone.
 //
-// The delays are those of an H200 whose registers and shared memory are full: urgent work waits
-// 190 us for them to be saved, a turn costs ordinary work 240 us beside the urgent work itself, and
-// a switch from a group that has just become idle takes 140 us. On that GPU two groups with short
-// slices make no progress when both have work. That cannot happen here, because all ordinary work is
-// in one group, and the urgent group keeps the device until it has no work.
+// The delays are those of an H200 whose registers and shared memory are full: urgent work waits 190
+// us for them to be saved, a turn costs ordinary work 240 us beside the urgent work itself, and a
+// switch from a group that has just become idle takes 140 us. On that GPU two groups with short
+// slices make no progress when both have work. That cannot happen here, because all ordinary work
+// is in one group, and the urgent group keeps the device until it has no work.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // The result of this program depends on the order in which blocks run: it adds the blocks' numbers
-// in the order of the SMs that ran them, and rounds after each SM. On the software GPU, the partition
-// alone decides the SM of each block. So every run on the whole device has the same result, and a run
-// on parts of it has another.
+// in the order of the SMs that ran them, and rounds after each SM. On the software GPU, the
+// partition alone decides the SM of each block. So every run on the whole device has the same
+// result, and a run on parts of it has another.
 #include <cstdio>
 #include <cstdlib>
 

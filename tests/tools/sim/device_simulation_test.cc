@@ -101,8 +101,8 @@ TEST_CASE("Priority keeps a model's tokens as fast as alone, whole does not") {
   CHECK(Run("whole", {Model(requests), Training()}, 0.1).programs[0].tpot[50] > 1.2 * alone);
 }
 
-// Inference of 1.31 ms beside a training, with exponential gaps of 5 ms between the end of a request
-// and the next. The next request comes when the one before it should have ended.
+// Inference of 1.31 ms beside a training, with exponential gaps of 5 ms between the end of a
+// request and the next. The next request comes when the one before it should have ended.
 DeviceResult InferenceBesideTraining(const policy::DeviceShape& device, bool training) {
   constexpr double kWork = 1.310e-3, kLatency = kWork + 0.190e-3, kGap = 5e-3;
   Program inference = Model({});

@@ -134,8 +134,8 @@ bool SameBits(T x, T y) {
   return std::memcmp(&x, &y, sizeof(T)) == 0;
 }
 
-// Fills `values` with as many interesting values as there are pairs, in the order of `index`, and then
-// with random ones.
+// Fills `values` with as many interesting values as there are pairs, in the order of `index`, and
+// then with random ones.
 template <class T>
 void Fill(T* values, size_t count, size_t pairs, absl::FunctionRef<size_t(size_t)> index,
           uint64_t seed) {
