@@ -68,12 +68,11 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
         "cuStreamCreateWithPriority"));
   }
   if (options.preemption) {
-    self->properties_.preemption = SetUpPreemption(*self->context_, channel_groups);
+    self->properties_.preemption = SetUpPreemption(*self->context_, channel_groups, &self->holds_);
   } else {
     self->properties_.preemption = Preemption::SwitchedOff();
   }
   if (self->context_->urgent != nullptr) {
-    DETSHARE_ASSIGN_OR_RETURN(self->holds_, HoldPool::Create(*self->context_));
     self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
                                                     nullptr, 0, self->properties_.sm_count);
     static const RealClock clock;

@@ -150,7 +150,8 @@ absl::Status SetSlice(const ChannelGroup& group, microseconds slice) {
       absl::StrCat("the time slice is ", now.count(), " us instead of ", slice.count()));
 }
 
-absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary) {
+absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
+                                 std::unique_ptr<HoldPool>* holds) {
   if (primary.size() != 1)
     return absl::UnavailableError(
         absl::StrCat("the primary context has ", primary.size(), " known compute groups, not one"));
@@ -177,6 +178,8 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
   DETSHARE_RETURN_IF_ERROR(SetSlice(primary.front(), kOrdinarySlice));
   DETSHARE_RETURN_IF_ERROR(SetSlice(groups.front(), kUrgentSlice));
   DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu).Run());
+  // Without holds, requests of many operations would be slower than without preemption.
+  DETSHARE_ASSIGN_OR_RETURN(*holds, HoldPool::Create(gpu));
   Preemption preemption;
   preemption.available = true;
   preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
@@ -186,8 +189,9 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
 
 }  // namespace
 
-Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary) {
-  absl::StatusOr<Preemption> done = SetUp(gpu, primary);
+Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
+                           std::unique_ptr<HoldPool>* holds) {
+  absl::StatusOr<Preemption> done = SetUp(gpu, primary, holds);
   if (done.ok()) return *std::move(done);
   if (gpu.urgent != nullptr) {
     gpu.api.cuCtxDestroy(gpu.urgent->context);
