@@ -2,19 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "server/backends/images/elf_view.h"
+#include "server/backends/images/ptx_tokens.h"
 
 namespace detshare::cuda {
 namespace {
 
 using images::ElfSection;
 using images::ElfSymbols;
+using images::PtxTokens;
 using images::ReadRecord;
 using images::Slice;
 
@@ -76,11 +77,6 @@ bool IsElfBound(std::string_view elf) {
   return false;
 }
 
-bool IsWord(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.' ||
-         c == '%';
-}
-
 // A declaration `.global ... name` outside of functions declares a variable. Instructions contain
 // the word only as a part, as in `ld.global.u32`, and parameters that point to global memory are
 // declared within parentheses.
@@ -94,42 +90,25 @@ bool IsPtxBound(std::string_view ptx) {
     name = {};
     return bound;
   };
-  for (size_t i = 0; i < ptx.size();) {
-    if (ptx.substr(i, 2) == "//" || ptx.substr(i, 2) == "/*") {
-      const bool line = ptx[i + 1] == '/';
-      const size_t end = ptx.find(line ? "\n" : "*/", i + 2);
-      if (end == std::string_view::npos && line) break;
-      if (end == std::string_view::npos) return true;
-      i = end + (line ? 1 : 2);
-      continue;
-    }
-    if (ptx[i] == '"') {
-      const size_t end = ptx.find('"', i + 1);
-      if (end == std::string_view::npos) return true;
-      i = end + 1;
-      continue;
-    }
-    if (IsWord(ptx[i])) {
-      size_t end = i;
-      while (end < ptx.size() && IsWord(ptx[end])) ++end;
-      const std::string_view word = ptx.substr(i, end - i);
-      i = end;
-      if (UsesGroupMemory(word)) return true;
-      if (braces == 0 && parentheses == 0 && word == ".global") {
+  PtxTokens tokens(ptx);
+  for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    if (PtxTokens::IsWord(token)) {
+      if (UsesGroupMemory(token)) return true;
+      if (braces == 0 && parentheses == 0 && token == ".global") {
         variable = true;
       } else if (variable) {
-        name = word;
+        name = token;
       }
       continue;
     }
-    const char c = ptx[i++];
+    const char c = token.front();
     if ((c == '[' || c == '=' || c == ';') && end_of_declaration()) return true;
     if (c == '{') ++braces;
     if (c == '}' && --braces < 0) return true;
     if (c == '(') ++parentheses;
     if (c == ')' && --parentheses < 0) return true;
   }
-  return end_of_declaration() || braces != 0 || parentheses != 0;
+  return tokens.torn() || end_of_declaration() || braces != 0 || parentheses != 0;
 }
 
 }  // namespace

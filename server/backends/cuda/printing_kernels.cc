@@ -1,19 +1,20 @@
 #include "server/backends/cuda/printing_kernels.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "server/backends/images/elf_view.h"
+#include "server/backends/images/ptx_tokens.h"
 
 namespace detshare::cuda {
 namespace {
 
 using images::ElfSection;
 using images::ElfSymbols;
+using images::PtxTokens;
 using images::ReadRecord;
 using images::Slice;
 
@@ -34,8 +35,6 @@ std::set<Name> CallersOf(std::set<Name> reached, const std::multimap<Name, Name>
   }
   return reached;
 }
-
-bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
 
 }  // namespace
 
@@ -93,53 +92,34 @@ PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx) {
     bool indirect = false;
   };
   std::map<std::string_view, Function> functions;
-  std::set<std::string_view>
-      outside;                  // words of initialisers: functions whose address is taken there
   Function* current = nullptr;  // the function whose body this is
   std::string_view pending;     // declared; its body may follow
   bool pending_kernel = false;
-  enum { kNothing, kWantsName } state = kNothing;
+  bool wants_name = false;
   bool call = false;  // in a call, before its target
   int braces = 0, parentheses = 0;
-  for (size_t i = 0; i < ptx.size();) {
-    const char c = ptx[i];
-    if (c == '/' && i + 1 < ptx.size() && (ptx[i + 1] == '/' || ptx[i + 1] == '*')) {
-      const bool line = ptx[i + 1] == '/';
-      const size_t end = ptx.find(line ? "\n" : "*/", i + 2);
-      if (end == std::string_view::npos) break;
-      i = end + (line ? 1 : 2);
-      continue;
-    }
-    if (c == '"') {
-      const size_t end = ptx.find('"', i + 1);
-      if (end == std::string_view::npos) break;
-      i = end + 1;
-      continue;
-    }
-    if (IsWord(c) || c == '.' || c == '%') {
-      size_t end = i + 1;
-      while (end < ptx.size() && IsWord(ptx[end])) ++end;
-      const std::string_view word = ptx.substr(i, end - i);
-      i = end;
-      if (braces == 0 && (word == ".entry" || word == ".func")) {
-        state = kWantsName;
-        pending_kernel = word == ".entry";
+  PtxTokens tokens(ptx);
+  for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    const char c = token.front();
+    if (PtxTokens::IsWord(token)) {
+      if (braces == 0 && (token == ".entry" || token == ".func")) {
+        wants_name = true;
+        pending_kernel = token == ".entry";
         pending = {};
-      } else if (state == kWantsName && parentheses == 0 && c != '.') {
-        pending = word;
-        state = kNothing;
+      } else if (wants_name && parentheses == 0 && c != '.') {
+        pending = token;
+        wants_name = false;
       } else if (current != nullptr) {
-        if (word == "call") {
+        if (token == "call" || token.substr(0, 5) == "call.") {
           call = true;
         } else if (call && parentheses == 0 && c != '.') {
           current->indirect |= c == '%';
           call = false;
         }
-        current->words.insert(word);
+        current->words.insert(token);
       }
       continue;
     }
-    ++i;
     if (c == '(') ++parentheses;
     if (c == ')') --parentheses;
     if (c == '{' && braces++ == 0 && !pending.empty()) {
@@ -156,6 +136,7 @@ PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx) {
     }
     if (braces < 0 || parentheses < 0) return PrintingKernels::All();
   }
+  if (tokens.torn()) return PrintingKernels::All();
 
   std::multimap<std::string_view, std::string_view> callers;
   std::set<std::string_view> printing = {kPrintFunction};
