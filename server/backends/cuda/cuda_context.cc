@@ -10,8 +10,8 @@
 namespace detshare::cuda {
 namespace {
 
-// Returns whether this error ends the context, so that no later call of the process works.
-bool EndsTheContext(CUresult result) {
+// Returns whether this error ends the current context, so that no later call of the process works.
+bool EndsTheContext(const DriverApi& api, CUresult result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
@@ -25,8 +25,13 @@ bool EndsTheContext(CUresult result) {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_UNKNOWN:
       return true;
+    case CUDA_ERROR_UNKNOWN: {
+      // The linker returns it for images with unresolved symbols, too. After an error that ends the
+      // context, every call returns an error. The legacy stream of the daemon's contexts is idle.
+      const CUresult now = api.cuStreamQuery(nullptr);
+      return now != CUDA_SUCCESS && now != CUDA_ERROR_NOT_READY;
+    }
     default:
       return false;
   }
@@ -36,7 +41,7 @@ bool EndsTheContext(CUresult result) {
 
 absl::Status CudaContext::Check(CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return absl::OkStatus();
-  if (EndsTheContext(result)) OnFault(result, call);
+  if (EndsTheContext(api, result)) OnFault(result, call);
   const char* name = nullptr;
   api.cuGetErrorName(result, &name);
   return CudaError(result, absl::StrCat(call, ": ", name == nullptr ? "unknown error" : name));

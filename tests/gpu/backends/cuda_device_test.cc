@@ -501,6 +501,7 @@ TEST_CASE("Images are linked, and errors of the linker are logged") {
   CHECK(session.host_as<uint32_t>()[0] == 42);
   CHECK_FALSE(gpu->Link({caller}, {}, logs).ok());
   CHECK(logs.error.find("twice") != std::string::npos);
+  REQUIRE_OK(gpu->health());  // the driver's error is CUDA_ERROR_UNKNOWN
 }
 
 TEST_CASE("Registered memory can be given back and its addresses used again") {

@@ -15,7 +15,7 @@ def work(report):
     random = torch.Generator().manual_seed(13)
     losses = []
     for number in range(12):
-        batch = torch.randint(0, 30522, (16, 256), generator=random)
+        batch = torch.randint(0, 30522, (8, 256), generator=random)
 
         def step():
             tokens = batch.cuda(non_blocking=True)
