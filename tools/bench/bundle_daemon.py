@@ -1,5 +1,6 @@
 """Runs a daemon from an unpacked bundle, for the benchmarks beside this file."""
 
+import json
 import os
 import shutil
 import signal
@@ -53,6 +54,11 @@ class Daemon:
         if done.returncode != 0:
             sys.exit("detsharectl %s: %s" % (" ".join(words), done.stderr.strip() or "exit %d" % done.returncode))
         return done.stdout
+
+    def preemption(self):
+        """In words, whether the first GPU preempts: `time-slice groups, 139 us` or `none, REASON`."""
+        device = json.loads(self.control("status", "--json"))["devices"][0]
+        return "%s, %s" % (device["preemption"], device["preemption_reason"] or "%g us" % device["preemption_us"])
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
