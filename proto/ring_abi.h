@@ -54,7 +54,7 @@ namespace detshare {
 
 inline constexpr uint64_t kSessionMagic = 0x3145524148535444;  // "DTSHARE1" in memory order
 // Raised with every change of this file, of wire/, or of the meaning of an op.
-inline constexpr uint32_t kAbiVersion = 2;
+inline constexpr uint32_t kAbiVersion = 3;
 
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kRingLine = 64;
@@ -161,7 +161,9 @@ struct alignas(64) ReplySlot {
   std::atomic<uint32_t> state;
   std::atomic<uint32_t> waiting;  // 1 when the client thread sleeps or is about to: wake it
   int32_t result;                 // CUresult
-  uint32_t bytes;                 // of data
+  // The size of the reply. `data` holds it, or its first kReplyDataBytes. The client then takes the
+  // whole reply over gRPC (TakeReply in control.proto), before it frees the slot.
+  uint32_t bytes;
   uint8_t padding[48];
   uint8_t data[kReplyDataBytes];
 };

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -25,6 +27,9 @@ namespace {
 // An image of at most this size is kept, so that it can be loaded again after its context was
 // reset.
 constexpr size_t kKeptImageBytes = 4 << 20;
+// The images of modules are kept up to this sum, so that they can become spare libraries.
+constexpr size_t kModuleImageBytes = 16 << 20;
+std::atomic<size_t> module_image_bytes{0};  // relaxed: only a sum
 
 // Takes structs and texts off the front of a reply.
 class ReplyReader {
@@ -158,6 +163,7 @@ CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args
   if (!sound || fixed.library == 0) return Malformed(Op::cuLibraryLoadData);
   library.ids[device] = fixed.library;
   library.kernel_count = fixed.kernel_count;
+  library.without_variables = fixed.without_variables != 0;
   const CUresult adopted = AdoptManaged(library, device, fixed, reader);
   if (adopted != CUDA_SUCCESS) {
     DropManaged(library);
@@ -216,6 +222,12 @@ CUresult EnsureLoaded(Library& library, uint16_t device) {
 // Needs library.mutex. Asks the daemon for a kernel.
 CUresult AskForKernel(Library& library, std::string_view name, uint16_t device,
                       KernelInstance** instance) {
+  if (device == library.home_device) {
+    if (const auto known = library.known.find(name); known != library.known.end()) {
+      *instance = known->second;
+      return CUDA_SUCCESS;
+    }
+  }
   if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
   const wire::cuLibraryGetKernel args{library.ids[device], 0};
   const ConstBuffer payload{name.data(), name.size()};
@@ -267,6 +279,7 @@ uint16_t CurrentDeviceOr(uint16_t device) {
 // Needs library.mutex. Forgets what the library has on that device.
 void DropInstance(Library& library, uint16_t device) {
   library.ids[device] = 0;
+  if (device == library.home_device) library.known.clear();
   for (const auto& [name, kernel] : library.kernels) {
     kernel->instances[device].store(nullptr, std::memory_order_release);
   }
@@ -290,9 +303,86 @@ void Forget(Library& library) {
   }
   library.kernels.clear();
   library.names.clear();
+  if (library.module) module_image_bytes.fetch_sub(library.image.size(), std::memory_order_relaxed);
   library.image = std::string();
   library.preserved.clear();
   library.options.clear();
+}
+
+size_t BytesOf(const ImagePieces& image) {
+  size_t bytes = 0;
+  for (const auto& piece : image) bytes += piece.size() + kImagePieceAlignment;
+  return bytes;
+}
+
+std::string Joined(const ImagePieces& image) {
+  std::string joined;
+  for (const auto& piece : image) {
+    joined.resize((joined.size() + kImagePieceAlignment - 1) / kImagePieceAlignment *
+                  kImagePieceAlignment);
+    joined.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
+  return joined;
+}
+
+// Needs library.mutex. Continues with a spare library, if there is one of this image. Otherwise
+// keeps the image of a module, if it is small, for the day when it is unloaded.
+bool AdoptSpare(Library& library, const ImagePieces& image, JitOptions& options) {
+  if (BytesOf(image) > SpareLibraries::kMaxImageBytes) return false;
+  std::string joined = Joined(image);
+  // A program that asks for logs wants those of a compilation.
+  const bool logs = options.info_log_bytes() != 0 || options.error_log_bytes() != 0;
+  std::optional<SpareLibrary> spare;
+  if (!logs) {
+    spare =
+        code_tables().spares.Take(library.home_device, library.context_id, library.options, joined);
+  }
+  const size_t bytes = joined.size();
+  if (library.module &&
+      module_image_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes <= kModuleImageBytes) {
+    library.image = std::move(joined);
+  } else if (library.module) {
+    module_image_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  if (!spare.has_value()) return false;
+  library.ids[library.home_device] = spare->id;
+  library.kernel_count = spare->kernel_count;
+  library.without_variables = true;
+  library.known = std::move(spare->instances);
+  options.WriteBack({}, {}, 0);
+  return true;
+}
+
+// Needs library.mutex. None: a later load could tell the library from a new one.
+std::optional<SpareLibrary> MakeSpare(const Library& library) {
+  const uint16_t device = library.home_device;
+  const auto loaded =
+      std::count_if(library.ids.begin(), library.ids.end(), [](LibraryId id) { return id != 0; });
+  if (!library.without_variables || library.altered.load(std::memory_order_relaxed) ||
+      loaded != 1 || library.ids[device] == 0 || !CanReload(library)) {
+    return std::nullopt;
+  }
+  SpareLibrary spare;
+  spare.image = library.preserved.empty() ? library.image : Joined(library.preserved);
+  if (spare.image.size() > SpareLibraries::kMaxImageBytes) return std::nullopt;
+  spare.device = device;
+  spare.context = library.context_id;
+  spare.options = library.options;
+  spare.id = library.ids[device];
+  spare.kernel_count = library.kernel_count;
+  spare.instances = library.known;
+  for (const auto& [name, kernel] : library.kernels) {
+    KernelInstance* const instance = kernel->instances[device].load(std::memory_order_relaxed);
+    if (instance != nullptr) spare.instances.emplace(name, instance);
+  }
+  return spare;
+}
+
+void Unload(const SpareLibrary& spare) {
+  const wire::cuLibraryUnload args{spare.id, 0};
+  std::string reply;
+  session().CallControl(Op::cuLibraryUnload, spare.device, spare.context, &args,
+                               sizeof(args), {}, &reply);
 }
 
 // Needs library.mutex. Fills library.names.
@@ -367,23 +457,20 @@ CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device
     made->context_id = context != nullptr ? context->id.load(std::memory_order_acquire) : 0;
     made->home_device = device;
     made->options = options.plain();
-    if (const CUresult result = Send(*made, image, device, &options); result != CUDA_SUCCESS) {
-      made->options.clear();
-      code_tables().libraries.Recycle(index);
-      return result;
+    made->without_variables = false;
+    made->altered.store(false, std::memory_order_relaxed);
+    if (!AdoptSpare(*made, image, options)) {
+      if (const CUresult result = Send(*made, image, device, &options); result != CUDA_SUCCESS) {
+        Forget(*made);
+        code_tables().libraries.Recycle(index);
+        return result;
+      }
     }
     if (!made->module && preserved) {
       made->preserved = image;
-    } else if (!made->module) {
-      size_t bytes = 0;
-      for (const auto& piece : image) bytes += piece.size() + kImagePieceAlignment;
-      if (bytes <= kKeptImageBytes || session().devices().size() > 1) {
-        for (const auto& piece : image) {
-          made->image.resize((made->image.size() + kImagePieceAlignment - 1) /
-                             kImagePieceAlignment * kImagePieceAlignment);
-          made->image.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-        }
-      }
+    } else if (!made->module &&
+               (BytesOf(image) <= kKeptImageBytes || session().devices().size() > 1)) {
+      made->image = Joined(image);
     }
     made->handle = code_tables().libraries.Publish(HandleKind::kLibrary, index);
   }
@@ -396,6 +483,12 @@ CUresult UnloadLibrary(Library& library) {
   CUresult result = CUDA_SUCCESS;
   {
     const std::lock_guard lock(library.mutex);
+    if (std::optional<SpareLibrary> spare = MakeSpare(library); spare.has_value()) {
+      const std::optional<SpareLibrary> oldest = code_tables().spares.Keep(*std::move(spare));
+      if (oldest.has_value()) Unload(*oldest);
+      result = session().sticky_error();
+      library.ids = {};
+    }
     for (uint16_t device = 0; device < kMaxDevices; ++device) {
       if (library.ids[device] == 0) continue;
       if (const CUresult unloaded = UnloadOn(library, device); result == CUDA_SUCCESS)
@@ -423,10 +516,7 @@ CUresult GetKernel(Library& library, std::string_view name, Kernel** kernel) {
       result != CUDA_SUCCESS)
     return result;
   Kernel* made = AddKernel(library, name);
-  if (made == nullptr) {
-    delete instance;
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   made->instances[device].store(instance, std::memory_order_release);
   *kernel = made;
   return CUDA_SUCCESS;
@@ -531,6 +621,7 @@ CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribut
       return CUDA_ERROR_INVALID_VALUE;
   }
   if (current(attribute) == value) return CUDA_SUCCESS;
+  kernel.library->altered.store(true, std::memory_order_relaxed);
   const wire::cuKernelSetAttribute args{instance->id, static_cast<uint32_t>(attribute), value, 0};
   const CUresult result = session().Call(Op::cuKernelSetAttribute, device, 0, args);
   if (result != CUDA_SUCCESS) return result;
@@ -545,6 +636,13 @@ void RetireModules(ContextId context) {
   objects().contexts.ForEach([&](Context& other) {
     if (other.id.load(std::memory_order_acquire) != 0) in_use[other.device] = true;
   });
+  // The daemon has unloaded the spare libraries of the context.
+  const auto over = [&](const SpareLibrary& spare) {
+    return spare.context == 0 ? !in_use[spare.device] : spare.context == context;
+  };
+  for (const SpareLibrary& spare : code_tables().spares.TakeAll(over)) {
+    if (spare.context == 0) Unload(spare);
+  }
   code_tables().libraries.ForEach([&](Library& library) {
     std::unique_lock lock(library.mutex);
     if (library.module) {

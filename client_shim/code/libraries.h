@@ -26,6 +26,7 @@
 #include "client_shim/base/handle_table.h"
 #include "client_shim/code/image_size.h"
 #include "client_shim/code/jit_options.h"
+#include "client_shim/code/spare_libraries.h"
 #include "client_shim/objects/objects.h"
 #include "client_shim/transport/session.h"
 #include "proto/driver_api/cuda_unrenamed.h"
@@ -75,7 +76,8 @@ struct Library {
   uint16_t home_device = 0;
   uint32_t kernel_count = 0;
   std::array<LibraryId, kMaxDevices> ids{};  // 0: not loaded on this device
-  // The image, if it may be needed again: for a second device, or after the context was reset.
+  // The image, if it may be needed again: for a second device, after the context was reset, or to
+  // recognise it when it is loaded again.
   std::string image;
   std::vector<std::span<const std::byte>> preserved;  // the same where the program keeps the image
   std::vector<wire::JitOption> options;
@@ -86,11 +88,17 @@ struct Library {
   std::map<std::string, Global, std::less<>> managed;
   uint64_t managed_address = 0, managed_bytes = 0;
   std::vector<std::string> names;  // of its kernels, in the library's order
+  // What decides whether the library becomes a spare one when it is unloaded (spare_libraries.h).
+  bool without_variables = false;
+  std::atomic<bool> altered{false};  // an attribute of a kernel was set; relaxed: a flag alone
+  // Kernels on home_device that an earlier library of the same image asked for.
+  std::map<std::string, KernelInstance*, std::less<>> known;
 };
 
 // The process's tables of code. Never destroyed.
 struct CodeTables {
   HandleTable<Library> libraries;
+  SpareLibraries spares;
   HandleTable<Kernel> kernels;
 };
 CodeTables& code_tables();
@@ -145,7 +153,8 @@ uint16_t DeviceFor(const Kernel& kernel);
 // place for the library's life.
 CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved,
                      JitOptions& options, Library** library);
-// Waits for the session's work, then ends the library, its kernels and its globals.
+// Ends the library, its kernels and its globals, after the session's work. The daemon may keep the
+// code as a spare library.
 CUresult UnloadLibrary(Library& library);
 
 // CUDA_ERROR_NOT_FOUND: the library has no such kernel.

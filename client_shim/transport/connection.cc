@@ -102,7 +102,26 @@ class GrpcConnection final : public Connection {
   CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) override {
     grpc::ClientContext context;
     const grpc::Status status = stub_->Call(&context, request, reply);
-    if (status.ok()) return static_cast<CUresult>(reply->result());
+    return status.ok() ? static_cast<CUresult>(reply->result()) : ResultOf(status);
+  }
+
+  CUresult TakeReply(uint64_t session, uint32_t slot, std::string* body) override {
+    grpc::ClientContext context;
+    proto::TakeReplyRequest request;
+    request.set_session(session);
+    request.set_slot(slot);
+    proto::LongReply reply;
+    const grpc::Status status = stub_->TakeReply(&context, request, &reply);
+    if (!status.ok()) return ResultOf(status);
+    *body = std::move(*reply.mutable_body());
+    return CUDA_SUCCESS;
+  }
+
+  void CloseInChild() override { close(fd_); }
+
+ private:
+  // The CUresult of a call that gRPC could not make.
+  CUresult ResultOf(const grpc::Status& status) const {
     Log(LogLevel::kInfo, "a call failed: %s", status.error_message().c_str());
     switch (status.error_code()) {
       case grpc::StatusCode::UNIMPLEMENTED:
@@ -114,9 +133,6 @@ class GrpcConnection final : public Connection {
     }
   }
 
-  void CloseInChild() override { close(fd_); }
-
- private:
   static void* Main(void* self) {
     static_cast<GrpcConnection*>(self)->Listen();
     return nullptr;

@@ -41,6 +41,9 @@ class Connection {
   // Makes one control call and waits for it. Returns CUDA_SUCCESS or the daemon's CUresult; the
   // reply is valid in both cases. If gRPC fails, returns the CUresult of that failure. Any thread.
   virtual CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) = 0;
+  // Takes the reply of the ring that does not fit `slot` (TakeReply in control.proto). Returns
+  // CUDA_SUCCESS or the CUresult of the failure. Any thread.
+  virtual CUresult TakeReply(uint64_t session, uint32_t slot, std::string* body) = 0;
 
   // For the child of a fork: closes the child's copy of the parent's descriptor.
   virtual void CloseInChild() = 0;

@@ -252,23 +252,34 @@ CUresult Session::Lost() const {
   return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_VALUE;  // the record is too long
 }
 
+uint32_t Session::SubmitAndWait(Op op, uint16_t device, ContextId context, const void* args,
+                                uint32_t args_bytes, std::span<const ConstBuffer> payload,
+                                uint32_t payload_bytes) {
+  const uint32_t slot = replies_->Acquire(&thread_state.reply_hint);
+  if (slot == kNoReply) [[unlikely]]
+    return kNoReply;
+  const RingWriter::Record record =
+      ring_->Reserve({static_cast<uint16_t>(op), device, context, slot}, args_bytes, payload_bytes);
+  if (!record) [[unlikely]] {
+    replies_->Release(slot);
+    return kNoReply;
+  }
+  memcpy(record.args, args, args_bytes);
+  std::byte* to = record.payload;
+  for (const ConstBuffer& piece : payload) {
+    if (piece.bytes != 0) memcpy(to, piece.data, piece.bytes);
+    to += piece.bytes;
+  }
+  ring_->Commit(record);
+  return replies_->Wait(slot, spin_us_) ? slot : kNoReply;
+}
+
 CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args,
                            uint32_t args_bytes, ConstBuffer payload, void* body,
                            uint32_t body_bytes) {
-  const uint32_t slot = replies_->Acquire(&thread_state.reply_hint);
+  const uint32_t slot = SubmitAndWait(op, device, context, args, args_bytes, {&payload, 1},
+                                      static_cast<uint32_t>(payload.bytes));
   if (slot == kNoReply) [[unlikely]]
-    return Lost();
-  const RingWriter::Record record =
-      ring_->Reserve({static_cast<uint16_t>(op), device, context, slot}, args_bytes,
-                     static_cast<uint32_t>(payload.bytes));
-  if (!record) [[unlikely]] {
-    replies_->Release(slot);
-    return Lost();
-  }
-  memcpy(record.args, args, args_bytes);
-  if (payload.bytes != 0) memcpy(record.payload, payload.data, payload.bytes);
-  ring_->Commit(record);
-  if (!replies_->Wait(slot, spin_us_)) [[unlikely]]
     return Lost();
   const ReplySlot& reply = (*replies_)[slot];
   CUresult result = static_cast<CUresult>(reply.result);
@@ -288,6 +299,25 @@ CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void
 CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const void* args,
                               size_t args_bytes, std::span<const ConstBuffer> payload,
                               std::string* body) {
+  size_t total = 0;
+  for (const ConstBuffer& piece : payload) total += piece.bytes;
+  if (total <= kMaxPayloadBytes) {
+    const uint32_t slot =
+        SubmitAndWait(op, device, context, args, static_cast<uint32_t>(args_bytes), payload,
+                      static_cast<uint32_t>(total));
+    if (slot == kNoReply) [[unlikely]]
+      return Lost();
+    const ReplySlot& reply = (*replies_)[slot];
+    CUresult result = static_cast<CUresult>(reply.result);
+    if (reply.bytes <= kReplyDataBytes) {
+      body->assign(reinterpret_cast<const char*>(reply.data), reply.bytes);
+    } else if (const CUresult taken = connection_->TakeReply(id_, slot, body);
+               taken != CUDA_SUCCESS) {
+      result = taken;
+    }
+    replies_->Release(slot);
+    return result;
+  }
   proto::CallRequest request;
   request.set_session(id_);
   request.set_op(static_cast<uint32_t>(op));
@@ -295,8 +325,6 @@ CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const v
   request.set_context(context);
   request.set_args(args, args_bytes);
   std::string* bytes = request.mutable_payload();
-  size_t total = 0;
-  for (const ConstBuffer& piece : payload) total += piece.bytes;
   bytes->reserve(total);
   for (const ConstBuffer& piece : payload)
     bytes->append(static_cast<const char*>(piece.data), piece.bytes);

@@ -139,8 +139,8 @@ class Session {
     return CallRing(op, device, context, &args, sizeof(Args), {}, body, sizeof(Body));
   }
 
-  // Makes a control call over gRPC and waits for it. It is ordered after every record submitted so
-  // far. `body` gets the reply, even with an error.
+  // Makes a control call and waits for it, through the ring if it fits a record. It is ordered after
+  // every record submitted so far. `body` gets the reply, even with an error.
   CUresult CallControl(Op op, uint16_t device, ContextId context, const void* args,
                        size_t args_bytes, std::span<const ConstBuffer> payload, std::string* body);
 
@@ -164,6 +164,11 @@ class Session {
   void AdoptDevices(const proto::Grant& grant);
   CUresult CallRing(Op op, uint16_t device, ContextId context, const void* args,
                     uint32_t args_bytes, ConstBuffer payload, void* body, uint32_t body_bytes);
+  // Submits a record and waits for its reply. Returns the reply's slot, which the caller releases,
+  // or kNoReply if the session is over.
+  uint32_t SubmitAndWait(Op op, uint16_t device, ContextId context, const void* args,
+                         uint32_t args_bytes, std::span<const ConstBuffer> payload,
+                         uint32_t payload_bytes);
   void DrainOutputSlowly();
 
   std::unique_ptr<Connection> connection_;

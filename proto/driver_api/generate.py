@@ -244,14 +244,17 @@ using Payload = std::span<const uint8_t>;
 enum class Dispatched : uint8_t {
   kHandled,
   kUnknownOp,    // no operation has this number
-  kWrongTransport,    // an operation of the other transport
+  kWrongTransport,  // a ring operation in a control call over gRPC
   kWrongLength,  // `args` is not as long as the operation's struct
 };
 
-// Checks the op, its transport and the length of `args`, copies the struct and calls the handler.
+// `transport`: kRing for a record of the ring, kControl for a call over gRPC. Checks the op, its transport and the length of `args`, copies the struct and calls the handler.
 // Any result but kHandled means that the client broke the protocol and no handler was called.
 Dispatched Dispatch(Transport transport, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
                     Reply& reply);
+
+// Whether the operation is a control call. False for a number that is no operation.
+bool IsControlCall(uint16_t op);
 
 """]
     out.append("namespace wire {")
@@ -298,6 +301,11 @@ Dispatched Call(void (*handler)(Session&, const Args&, Payload, Reply&), std::sp
   return Dispatched::kHandled;
 }
 
+// Control calls may also come through the ring.
+constexpr bool MayCome(Transport transport, Transport row) {
+  return transport == row || (row == Transport::kControl && transport == Transport::kRing);
+}
+
 }  // namespace
 
 Dispatched Dispatch(Transport transport, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
@@ -305,10 +313,18 @@ Dispatched Dispatch(Transport transport, uint16_t op, std::span<const uint8_t> a
   switch (op) {"""]
     for r in crossing(table):
         out.append("""    case %d:
-      if (transport != Transport::k%s) return Dispatched::kWrongTransport;
+      if (!MayCome(transport, Transport::k%s)) return Dispatched::kWrongTransport;
       return Call(&handlers::%s, args, payload, session, reply);""" % (r.op, r.transport.capitalize(), r.symbol))
     out.append("""  }
   return Dispatched::kUnknownOp;
+}
+
+bool IsControlCall(uint16_t op) {
+  switch (op) {""")
+    out += ["    case %d:" % r.op for r in crossing(table) if r.transport == "control"]
+    out.append("""      return true;
+  }
+  return false;
 }
 
 }  // namespace detshare
@@ -420,7 +436,7 @@ DetShare's `libcuda.so.1` replaces that of CUDA 13.0 and exports the same %d fun
 
 *Since* is the CUDA version that introduced this form of the function, as `cuGetProcAddress` counts versions. *Transport* says
 where a call is executed: in the client itself (`local`), or in the daemon, which gets it through shared memory (`ring`) or as
-a remote call (`grpc`).
+a control call (`control`).
 """ % len(rows)]
     out.append("| Family | Functions | Full | Partial | None |")
     out.append("|---|--:|--:|--:|--:|")

@@ -8,10 +8,10 @@ namespace detshare {
 
 // How a call is transported, and which side executes it.
 enum class Transport : uint8_t {
-  kRing,   // to the daemon, through the submission ring
-  kGrpc,   // to the daemon, as a control call (gRPC)
-  kLocal,  // the client executes it from its own state, or reduces it to other rows
-  kNone,   // not supported
+  kRing,     // to the daemon, through the submission ring
+  kControl,  // to the daemon, as a control call: through the ring if it is small, or else over gRPC
+  kLocal,    // the client executes it from its own state, or reduces it to other rows
+  kNone,     // not supported
 };
 
 enum class Support : uint8_t { kFull, kPartial, kNone };
@@ -22,7 +22,7 @@ struct Row {
   const char* family;  // "copy"
   const char* title;   // the family's name for people
   const char* note;    // "", or why support is not full
-  uint16_t op;         // detshare::Op, unique; on the wire for kRing and kGrpc
+  uint16_t op;         // detshare::Op, unique; on the wire for kRing and kControl
   uint16_t version;    // CUDA version in which this ABI appeared, 12040 for 12.4
   Transport transport;
   Support support;
@@ -35,8 +35,8 @@ constexpr const char* TransportName(Transport transport) {
   switch (transport) {
     case Transport::kRing:
       return "ring";
-    case Transport::kGrpc:
-      return "grpc";
+    case Transport::kControl:
+      return "control";
     case Transport::kLocal:
       return "local";
     case Transport::kNone:

@@ -3,7 +3,7 @@
 import collections
 import re
 
-TRANSPORTS = ("ring", "grpc", "local", "none")
+TRANSPORTS = ("ring", "control", "local", "none")
 SUPPORT = ("full", "partial", "none")
 FLAGS = ("before_init", "hidden")
 DIRECTIONS = ("in", "out", "inout")
@@ -70,7 +70,7 @@ class Row:
 
     @property
     def crosses(self):
-        return self.transport in ("ring", "grpc")
+        return self.transport in ("ring", "control")
 
     @property
     def implemented(self):
@@ -146,7 +146,7 @@ class _Parser:
             self.fail(number, "a blank line is missing before this row")
         match = _ROW.match(text)
         if not match:
-            self.fail(number, "a row reads: OP SYMBOL | API VERSION [ptsz|ptds] | LANE SUPPORT [FLAG...] [via=SYMBOL]")
+            self.fail(number, "a row reads: OP SYMBOL | API VERSION [ptsz|ptds] | TRANSPORT SUPPORT [FLAG...] [via=SYMBOL]")
         op, symbol, api, version, variant, transport, support, rest = match.groups()
         family = self.families[-1]
         row = Row(number, family, int(op), symbol, api, int(version), variant or "", transport, support)

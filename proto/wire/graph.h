@@ -77,7 +77,7 @@ struct GraphConditional {
 // The maximum number of a graph's signals and waits, because one record carries all their values.
 inline constexpr uint32_t kMaxGraphValues = 4096;
 
-// Transport: grpc. Payload: graphs. The client chooses the id, which must be free.
+// Transport: control. Payload: graphs. The client chooses the id, which must be free.
 struct cuGraphInstantiateWithParams {
   GraphId graph;
   ContextId context;
@@ -91,7 +91,7 @@ struct cuGraphInstantiateWithParams_Reply {
   uint32_t error_node;
 };
 
-// Transport: grpc. Payload: graphs. The payload replaces the executable graph from the next launch
+// Transport: control. Payload: graphs. The payload replaces the executable graph from the next launch
 // on. After an error the executable graph is unchanged. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE when
 // CUDA does not allow such an update.
 struct cuGraphExecUpdate_v2 {
@@ -145,7 +145,7 @@ struct cuGraphExecDestroy {
   uint32_t reserved;
 };
 
-// Transport: grpc. One conditional node uses the handle. Kernels pass its value to
+// Transport: control. One conditional node uses the handle. Kernels pass its value to
 // cudaGraphSetConditional. The handle lives as long as the context. All handles in an executable
 // graph were made for the same graph.
 struct cuGraphConditionalHandleCreate {

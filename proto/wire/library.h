@@ -1,4 +1,4 @@
-// Code and linking. Transport: grpc.
+// Code and linking. Transport: control.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,12 @@ struct cuLibraryLoadData_Reply {
   uint64_t managed_address;
   uint64_t managed_file_bytes;
   uint32_t managed_file;
-  uint32_t reserved;
+  // 1: the code has no variables of any kind, so running it leaves nothing behind in the library. 0:
+  // it has some, or the daemon did not look, because the image is large.
+  uint32_t without_variables;
 };
+// The daemon looks for variables in images of at most this size.
+inline constexpr uint64_t kSearchedImageBytes = 64 << 10;
 struct ManagedVariable {
   uint64_t address;
   uint64_t bytes;

@@ -1,4 +1,4 @@
-// Device memory and pinned host memory. Transport: ring, unless the op says grpc.
+// Device memory and pinned host memory. Transport: ring, unless the op says control.
 #pragma once
 
 #include <cstdint>
@@ -103,7 +103,7 @@ struct cuMemHostAlloc_Reply {
   uint32_t reserved;
 };
 
-// Transport: grpc. Registers memory that the client shares with other processes. The daemon maps
+// Transport: control. Registers memory that the client shares with other processes. The daemon maps
 // the same file. It finds the file as the process's mapping [mapping_begin, mapping_end), as a
 // descriptor that the process has open, or by its name in /dev/shm. The payload is this name,
 // without a terminator; it may be empty. CUDA_ERROR_NOT_SUPPORTED when the daemon does not find the

@@ -245,24 +245,50 @@ grpc::ServerWriteReactor<proto::SessionEvent>* ControlService::OpenSession(
   return new OpenReactor(*this, *request, peers_.Find(context->peer()));
 }
 
-// ---- Call
+// ---- Call and TakeReply
+
+namespace {
+
+// The status does not tell whether another connection has such a session.
+const grpc::Status kNoSuchSession(grpc::StatusCode::NOT_FOUND,
+                                  "this connection has no such session");
+
+}  // namespace
+
+std::shared_ptr<SessionWorker> ControlService::FindWorker(
+    const grpc::CallbackServerContext& context, uint64_t session) {
+  const std::optional<Peer> peer = peers_.Find(context.peer());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = connections_.find(session);
+  if (!peer.has_value() || found == connections_.end() || found->second != peer->connection)
+    return nullptr;
+  return manager_.Find(session);
+}
+
+grpc::ServerUnaryReactor* ControlService::TakeReply(grpc::CallbackServerContext* context,
+                                                    const proto::TakeReplyRequest* request,
+                                                    proto::LongReply* reply) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const std::shared_ptr<SessionWorker> worker = FindWorker(*context, request->session());
+  if (worker == nullptr) {
+    reactor->Finish(kNoSuchSession);
+    return reactor;
+  }
+  std::optional<std::string> body = worker->TakeReply(request->slot());
+  if (body.has_value()) reply->set_body(*std::move(body));
+  reactor->Finish(body.has_value()
+                      ? grpc::Status::OK
+                      : grpc::Status(grpc::StatusCode::NOT_FOUND, "no long reply in that slot"));
+  return reactor;
+}
 
 grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* context,
                                                const proto::CallRequest* request,
                                                proto::CallReply* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const std::optional<Peer> peer = peers_.Find(context->peer());
-  std::shared_ptr<SessionWorker> worker;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto found = connections_.find(request->session());
-    if (peer.has_value() && found != connections_.end() && found->second == peer->connection) {
-      worker = manager_.Find(request->session());
-    }
-  }
+  const std::shared_ptr<SessionWorker> worker = FindWorker(*context, request->session());
   if (worker == nullptr) {
-    // The reply does not tell whether another connection has such a session.
-    reactor->Finish({grpc::StatusCode::NOT_FOUND, "this connection has no such session"});
+    reactor->Finish(kNoSuchSession);
     return reactor;
   }
   if (request->op() > UINT16_MAX) {

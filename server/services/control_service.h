@@ -36,10 +36,16 @@ class ControlService final : public proto::Control::CallbackService {
   grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context,
                                  const proto::CallRequest* request,
                                  proto::CallReply* reply) override;
+  grpc::ServerUnaryReactor* TakeReply(grpc::CallbackServerContext* context,
+                                      const proto::TakeReplyRequest* request,
+                                      proto::LongReply* reply) override;
 
  private:
   class OpenReactor;
 
+  // Null unless the connection of `context` opened the session.
+  std::shared_ptr<SessionWorker> FindWorker(const grpc::CallbackServerContext& context,
+                                            uint64_t session);
   void NoteRefusal(const proto::OpenSessionRequest& request, const std::optional<Peer>& peer,
                    const std::string& why);
 

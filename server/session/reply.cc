@@ -1,6 +1,7 @@
 #include "server/session/reply.h"
 
 #include "coroutine_runtime/status_cuda.h"
+#include "server/base/logging.h"
 #include "server/session/session.h"
 #include "server/shared_memory/shared_region.h"
 
@@ -19,9 +20,15 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
   if (call_ != nullptr) {
     const std::unique_ptr<CallDone> call = std::move(call_);
     (*call)(result, std::string(reinterpret_cast<const char*>(data.data()), data.size()));
-  } else {
-    session.region().Reply(slot_, result, data);
+    return;
   }
+  if (data.size() > kReplyDataBytes &&
+      !session.long_replies().Put(
+          slot_, std::string(reinterpret_cast<const char*>(data.data()), data.size()))) {
+    LogWarning(session.label(), ": the client leaves too many long replies");
+    return session.region().Reply(slot_, kCudaErrorOutOfMemory, {});
+  }
+  session.region().Reply(slot_, result, data);
 }
 
 void Reply::SendDropped() {

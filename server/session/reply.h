@@ -32,7 +32,7 @@ class Reply {
   Reply() = default;
   // An operation of the ring; `slot` may be kNoReply.
   Reply(Session* session, uint16_t op, uint32_t slot) : session_(session), slot_(slot), op_(op) {}
-  // A control call.
+  // A control call over gRPC.
   Reply(Session* session, uint16_t op, CallDone done)
       : session_(session), call_(std::make_unique<CallDone>(std::move(done))), op_(op) {}
   Reply(Reply&& other) noexcept

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/ring_abi.h"
+#include "server/session/long_replies.h"
 #include "server/session/session_config.h"
 #include "server/session/session_device.h"
 
@@ -50,13 +51,14 @@ class Session {
 
   SessionDevice& device() { return *current_device_; }
   ContextId context() const { return current_context_; }
-  // The payload of the current control call; null for an operation of the ring.
+  // The payload of the current control call over gRPC; null for a record of the ring.
   const std::shared_ptr<const std::string>& kept_payload() const { return current_payload_; }
   void SetOperation(SessionDevice& device, ContextId context) {
     current_device_ = &device;
     current_context_ = context;
   }
   void KeepPayload(std::shared_ptr<const std::string> payload);
+  LongReplies& long_replies() { return long_replies_; }
 
   // ---- the session's objects
 
@@ -127,6 +129,7 @@ class Session {
   SessionDevice* current_device_ = nullptr;
   ContextId current_context_ = 0;
   std::shared_ptr<const std::string> current_payload_;
+  LongReplies long_replies_;
   int sticky_error_ = 0;
   std::string violation_;
 };

@@ -159,7 +159,7 @@ void SessionDriver::HandleCall(uint16_t op, uint32_t device, ContextId context,
   Reply reply(session_.get(), op, std::move(done));
   const std::string& bytes = *payload;
   session_->KeepPayload(std::move(payload));
-  Execute(Transport::kGrpc, op, device, context, args,
+  Execute(Transport::kControl, op, device, context, args,
           {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, reply);
   session_->KeepPayload(nullptr);
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -113,6 +114,12 @@ SessionCounters SessionWorker::counters() const {
 std::vector<SessionDeviceUse> SessionWorker::device_use() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return driver_ != nullptr ? driver_->device_use() : std::vector<SessionDeviceUse>();
+}
+
+std::optional<std::string> SessionWorker::TakeReply(uint32_t slot) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (driver_ == nullptr) return std::nullopt;
+  return driver_->session().long_replies().Take(slot);
 }
 
 void SessionWorker::Run() {
@@ -272,15 +279,22 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
   // Evicted memory comes back before any operation runs.
   const bool ready = !driver.swap().attention() || AttendToSwap(driver);
   for (int i = 0; ready && i < kBatch && session.violation().empty(); ++i) {
+    // Control calls are never throttled: they give the hardware no work of the program.
+    bool exempt = false;
     if (!driver.MayRun()) [[unlikely]] {
       if (!reader.Ready()) break;
-      done.throttled = !driver.Throttle();
+      exempt = IsControlCall(reader.NextOp());
+      done.throttled = !exempt && !driver.Throttle();
       if (done.throttled) break;
     }
     const RingReader::Result result = reader.Read(&record);
     if (result == RingReader::Result::kEmpty) break;
     if (result == RingReader::Result::kViolation) [[unlikely]] {
       session.Violate(absl::StrCat("malformed ring: ", reader.violation()));
+      break;
+    }
+    if (exempt && !IsControlCall(record.op)) [[unlikely]] {
+      session.Violate("the client changed a committed record");
       break;
     }
     driver.HandleRecord(record);

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -29,7 +30,7 @@ namespace detshare {
 class SessionDriver;
 struct ServerOptions;
 
-// One control call. `done` is called exactly once, by the worker or by SessionWorker::Call().
+// A control call over gRPC. `done` is called exactly once, by the worker or by SessionWorker::Call().
 // `args` must stay valid until then.
 struct ControlCall {
   uint16_t op = 0;
@@ -73,6 +74,8 @@ class SessionWorker {
   // Any thread. Queues the call, or rejects it at once when the session ends or too many calls
   // wait.
   void Call(ControlCall call);
+  // Any thread. Takes the reply to the client's record with that slot if it did not fit the slot.
+  std::optional<std::string> TakeReply(uint32_t slot);
 
   const SessionConfig& config() const { return config_; }
   // The rest: any thread.

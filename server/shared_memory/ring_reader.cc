@@ -46,12 +46,15 @@ bool RingReader::Ready() const {
   return LineState(ring_ + offset)->load(std::memory_order_acquire) != 0;
 }
 
-uint16_t RingReader::NextDevice() const {
+uint16_t RingReader::NextWord(size_t offset) const {
   const uint8_t* const line = ring_ + (position_ & (ring_bytes_ - 1));
-  uint16_t device;
-  std::memcpy(&device, line + sizeof(uint32_t) + offsetof(HeaderCopy, device), sizeof(device));
-  return device;
+  uint16_t word;
+  std::memcpy(&word, line + sizeof(uint32_t) + offset, sizeof(word));
+  return word;
 }
+
+uint16_t RingReader::NextDevice() const { return NextWord(offsetof(HeaderCopy, device)); }
+uint16_t RingReader::NextOp() const { return NextWord(offsetof(HeaderCopy, op)); }
 
 RingReader::Result RingReader::Read(RingRecord* record) {
   if (!violation_.empty()) return Result::kViolation;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,9 +51,10 @@ class RingReader {
   // Names the rule that the client broke. Empty while it has broken none.
   const std::string& violation() const { return violation_; }
 
-  // Returns the device that the next record names, and an arbitrary number if there is no record.
-  // The client may still change the record, so this serves only for guesses.
+  // Return the device and the operation that the next record names, and arbitrary numbers if there
+  // is no record. The client may still change the record, so these serve only for guesses.
   uint16_t NextDevice() const;
+  uint16_t NextOp() const;
 
   // Returns whether Read() would return something other than kEmpty.
   bool Ready() const;
@@ -85,6 +87,8 @@ class RingReader {
   void Wake();
 
  private:
+  // `offset` is that of a field of the next record's header, behind the state.
+  uint16_t NextWord(size_t offset) const;
   Result Violation(std::string text);
   void Release(uint64_t offset, uint32_t bytes);
   void AnnounceSleep();

@@ -236,10 +236,10 @@ absl::Status SharedRegion::AllocateSlice() {
 
 void SharedRegion::Reply(uint32_t slot, int result, std::span<const uint8_t> data) {
   ReplySlot& reply = replies()[slot];
-  const uint32_t bytes = static_cast<uint32_t>(std::min<size_t>(data.size(), kReplyDataBytes));
-  if (bytes != 0) std::memcpy(reply.data, data.data(), bytes);
+  const size_t held = std::min<size_t>(data.size(), kReplyDataBytes);
+  if (held != 0) std::memcpy(reply.data, data.data(), held);
   reply.result = result;
-  reply.bytes = bytes;
+  reply.bytes = static_cast<uint32_t>(data.size());
   // Publishes result and data to the client's thread.
   reply.state.store(kReplyDone, std::memory_order_release);
   // Either the waiter sees kReplyDone before it sleeps, or this thread sees that it waits.

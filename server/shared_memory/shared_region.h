@@ -103,8 +103,8 @@ class SharedRegion {
   // Returns whether the client took pages of the file away.
   bool damaged() const { return guard_->tripped(); }
 
-  // Writes a reply into reply slot `slot` (below sizes().reply_count) and wakes its waiter. Writes
-  // at most kReplyDataBytes of `data`.
+  // Writes a reply into reply slot `slot` (below sizes().reply_count) and wakes its waiter. The slot
+  // gets the size of `data`, and at most kReplyDataBytes of it.
   void Reply(uint32_t slot, int result, std::span<const uint8_t> data);
   // Replies with `result` to every slot that waits, and tells later waiters that the session is
   // closed. Called at the end of a session.

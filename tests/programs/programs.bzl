@@ -115,6 +115,7 @@ PROGRAMS = [
     _program("memory_pools"),
     _program("memory_spaces"),
     _program("memsets"),
+    _program("modules_reloaded", tags = ["driver_api"]),
     _program("monte_carlo"),
     _program("nvjitlink_link", srcs = ["gpu_only/nvjitlink_link.cu"], flags = ["-lnvJitLink", "-lnvrtc"], tags = ["driver_api", "gpu_only"]),
     _program("occupancy"),

@@ -40,7 +40,7 @@ std::string ApiText(const ApiOptions& options) {
       order.push_back(row->title);
       family =
           families
-              .emplace(row->title, text::Table({"FUNCTION", "SINCE", "LANE", "SUPPORT", "NOTE"}))
+              .emplace(row->title, text::Table({"FUNCTION", "SINCE", "TRANSPORT", "SUPPORT", "NOTE"}))
               .first;
     }
     ++totals[row->support];

@@ -23,9 +23,10 @@ bool HoldsVariables(std::string_view section) {
   return section == ".nv.global" || section == ".nv.global.init" || section == ".nv.constant3";
 }
 
-uint64_t OfElf(std::string_view elf) {
+// None: the file is not understood.
+std::optional<uint64_t> OfElf(std::string_view elf) {
   const std::optional<std::vector<ElfSection>> sections = ElfSections(elf);
-  if (!sections.has_value()) return 0;
+  if (!sections.has_value()) return std::nullopt;
   uint64_t bytes = 0;
   for (const ElfSection& section : *sections) {
     if (HoldsVariables(section.name)) bytes = Sum(bytes, section.header.sh_size);
@@ -97,11 +98,20 @@ uint64_t OfPtx(std::string_view text) {
 uint64_t VariableBytes(std::span<const std::byte> image, int device_sm) {
   uint64_t bytes = 0;
   ForEachDeviceCode(image, device_sm, [&](const DeviceCode& code) {
-    const uint64_t one = code.kind == EntryKind::kElf ? OfElf(code.bytes) : OfPtx(code.bytes);
+    const uint64_t one =
+        code.kind == EntryKind::kElf ? OfElf(code.bytes).value_or(0) : OfPtx(code.bytes);
     // The device runs one of its codes.
     bytes = std::max(bytes, one);
   });
   return bytes;
+}
+
+bool HasNoVariables(std::span<const std::byte> image, int device_sm) {
+  bool none = true;
+  const bool read = ForEachDeviceCode(image, device_sm, [&](const DeviceCode& code) {
+    none = none && (code.kind == EntryKind::kElf ? OfElf(code.bytes) : OfPtx(code.bytes)) == 0;
+  });
+  return read && none;
 }
 
 }  // namespace detshare::images

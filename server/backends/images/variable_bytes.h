@@ -12,4 +12,8 @@ namespace detshare::images {
 // understand; loading it will return the error. A sum that would overflow is UINT64_MAX.
 uint64_t VariableBytes(std::span<const std::byte> image, int device_sm);
 
+// Returns whether that code is known to have no such variables. False for an image that it does not
+// understand. Managed variables are not looked for.
+bool HasNoVariables(std::span<const std::byte> image, int device_sm);
+
 }  // namespace detshare::images

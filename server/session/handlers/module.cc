@@ -78,20 +78,23 @@ bool FindKeptImage(Session& session, const wire::cuLibraryLoadData& args, Stored
   return kept->memory != nullptr;
 }
 
-// Charges the variables of an image to the tenant's quota. Charges nothing when the tenant has no
-// limit, because reading an image takes time.
-absl::StatusOr<QuotaCharge> TakeForVariables(const SessionDevice& device, Payload image) {
-  if (device.quota == nullptr || device.quota->limit() == Quota::kNoLimit) return QuotaCharge();
+// 90 for 9.0.
+int ComputeCapability(const SessionDevice& device) {
   const auto& attributes = device.device->properties().attributes;
   const auto value = [&](int attribute) {
     const auto found = attributes.find(attribute);
     return found != attributes.end() ? found->second : 0;
   };
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
-  const int sm = value(kMajor) * 10 + value(kMinor);
-  return Quota::Take(
-      device.quota,
-      images::VariableBytes({reinterpret_cast<const std::byte*>(image.data()), image.size()}, sm));
+  return value(kMajor) * 10 + value(kMinor);
+}
+
+// Charges the variables of an image to the tenant's quota. Charges nothing when the tenant has no
+// limit, because reading an image takes time.
+absl::StatusOr<QuotaCharge> TakeForVariables(const SessionDevice& device, Payload image) {
+  if (device.quota == nullptr || device.quota->limit() == Quota::kNoLimit) return QuotaCharge();
+  return Quota::Take(device.quota,
+                     images::VariableBytes(std::as_bytes(image), ComputeCapability(device)));
 }
 
 Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId library, Reply reply) {
@@ -164,13 +167,17 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
         device, *std::move(library), args.context, image, managed, *std::move(charge));
     status = id.status();
     if (id.ok()) body.library = *id;
+    body.without_variables =
+        managed == nullptr && image.size() <= wire::kSearchedImageBytes &&
+        images::HasNoVariables(std::as_bytes(image), ComputeCapability(device));
     if (id.ok() && managed != nullptr) {
       body.managed_count = static_cast<uint32_t>(managed->variables.size());
       body.managed_address = managed->memory.address;
       body.managed_file_bytes = managed->memory.file_bytes;
       body.managed_file = managed->memory.file;
     }
-    if (args.source == wire::kImageSent && session.config().image_store != nullptr) {
+    if (session.kept_payload() != nullptr && args.source == wire::kImageSent &&
+        session.config().image_store != nullptr) {
       session.config().image_store->AddSoon(session.config().owner.uid,
                                             {session.kept_payload(), image.size()});
     }

@@ -72,8 +72,8 @@ TEST_CASE("A malformed ring ends the session with its name, and no other") {
     ring.Submit(4242, &expected, 8, {}, kNoReply);
     expected = "does not exist";
   }
-  SECTION("an operation of the other transport") {
-    ring.Send(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0});
+  SECTION("an operation of the ring in a control call") {
+    f.client.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{1});
     expected = "wrong transport";
   }
   SECTION("arguments of the wrong length") {
