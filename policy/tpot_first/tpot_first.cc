@@ -1,6 +1,8 @@
 #include "policy/tpot_first/tpot_first.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "policy/best_effort_limits.h"
 #include "policy/partition_pool.h"
@@ -38,11 +40,15 @@ constexpr Parameter kParameters[] = {
     kBestEffortAbsentAfter,
 };
 
-constexpr int kUrgent = 0, kNear = 1, kRelaxed = 2, kPrefill = 3, kUnset = 4, kBatch = 5;
+constexpr int kUrgent = 0, kNear = 1, kRelaxed = 2, kLater = 3, kPrefill = 4, kUnset = 5,
+              kBatch = 6;
 // A decoding program is urgent or near below these slacks, as shares of its TPOT objective.
 constexpr double kUrgentSlack = 0.25, kNearSlack = 0.5;
 // A prefill rises when it has waited for these shares of its TTFT objective.
 constexpr double kRaise = 0.5, kRaiseMore = 0.8;
+// A step that has missed its deadline waits for steps that can be in time, for this multiple of its
+// TPOT objective.
+constexpr double kMissedWait = 2;
 
 struct Rules {
   Nanoseconds tpot, ttft;
@@ -74,6 +80,7 @@ class TpotFirst final : public Policy {
           {rank, rank < kRelaxed || (!ProducesTokens(coroutine) && IsLatency(coroutine))});
       urgent = urgent || (rank == kUrgent && coroutine.has_work && !coroutine.tokens.prefill);
     }
+    OrderSteps(snapshot, &order, &decision.ask_again_at);
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       const bool others_first =
           OthersFirst(snapshot, order, i, rules_.best_effort.absent_after, &decision.ask_again_at);
@@ -102,29 +109,72 @@ class TpotFirst final : public Policy {
       return false;
     };
     const TokenView& tokens = coroutine.tokens;
-    const Nanoseconds tpot = tenant.slo_tpot > 0 ? tenant.slo_tpot : rules_.tpot;
-    if (tokens.prefill && !InTime(now, tokens, tpot)) {
+    const Nanoseconds tpot = TpotOf(tenant);
+    if (!IsStep(coroutine)) {
       const Nanoseconds ttft = tenant.slo_ttft > 0 ? tenant.slo_ttft : rules_.ttft;
       if (passed(Plus(tokens.prefill_since, Times(ttft, kRaiseMore)))) return kUrgent;
       if (passed(Plus(tokens.prefill_since, Times(ttft, kRaise)))) return kNear;
       return kPrefill;
     }
-    // `latest` is the time when no slack is left. A program without any token yet has all of its
-    // slack when its work begins.
-    const Nanoseconds since =
-        tokens.tokens > 0 ? tokens.last_at : (coroutine.has_work ? coroutine.changed_at : now);
+    // The time when no slack is left.
     const Nanoseconds latest =
-        Minus(Plus(since, tpot), std::max(tokens.decode_work, tokens.step_work));
+        Minus(DeadlineOf(now, coroutine), std::max(tokens.decode_work, tokens.step_work));
     if (passed(Minus(latest, Times(tpot, kUrgentSlack)))) return kUrgent;
     if (passed(Minus(latest, Times(tpot, kNearSlack)))) return kNear;
     return kRelaxed;
   }
 
-  // Whether a step that begins with a prefill can still give the next token of other requests in
-  // time. With continuous batching, a program prefills and decodes in one step.
-  static bool InTime(Nanoseconds now, const TokenView& tokens, Nanoseconds tpot) {
-    const Nanoseconds end = Plus(tokens.last_at, tpot);
-    return tokens.tokens > 0 && now < end && Plus(tokens.prefill_since, tokens.step_work) <= end;
+  Nanoseconds TpotOf(const Tenant& tenant) const {
+    return tenant.slo_tpot > 0 ? tenant.slo_tpot : rules_.tpot;
+  }
+
+  // When the next token of a program is due. A program without any token yet has all of its slack
+  // when its work begins.
+  Nanoseconds DeadlineOf(Nanoseconds now, const CoroutineView& coroutine) const {
+    const Nanoseconds since = coroutine.tokens.tokens > 0 ? coroutine.tokens.last_at
+                              : coroutine.has_work        ? coroutine.changed_at
+                                                          : now;
+    return Plus(since, TpotOf(*coroutine.tenant));
+  }
+
+  // Whether the burst of a program that makes tokens has the deadline of the next token. A prefill
+  // has it if the tokens of other requests wait for it, and if it would be in time alone: with
+  // continuous batching, a program prefills and decodes in one step.
+  bool IsStep(const CoroutineView& coroutine) const {
+    const TokenView& tokens = coroutine.tokens;
+    return !tokens.prefill ||
+           (tokens.tokens > 0 && Plus(tokens.prefill_since, tokens.step_work) <=
+                                     Plus(tokens.last_at, TpotOf(*coroutine.tenant)));
+  }
+
+  // Steps whose slack is short run one after the other, the first deadline first, because side by
+  // side they would all be late. A step that has missed its deadline lets the others be in time.
+  void OrderSteps(const Snapshot& snapshot, std::vector<Precedence>* order,
+                  Nanoseconds* ask_again_at) const {
+    std::vector<size_t> steps;
+    for (size_t i = 0; i < order->size(); ++i) {
+      const CoroutineView& coroutine = snapshot.coroutines[i];
+      if (coroutine.has_work && (*order)[i].rank <= kNear && ProducesTokens(coroutine) &&
+          IsStep(coroutine)) {
+        steps.push_back(i);
+      }
+    }
+    if (steps.size() < 2) return;
+    const auto place = [&](size_t i) {
+      const CoroutineView& coroutine = snapshot.coroutines[i];
+      const Nanoseconds deadline = DeadlineOf(snapshot.now, coroutine);
+      const Nanoseconds end = Plus(deadline, Times(TpotOf(*coroutine.tenant), kMissedWait));
+      if (snapshot.now < end)
+        *ask_again_at = std::min(*ask_again_at, snapshot.now < deadline ? deadline : end);
+      return std::pair(snapshot.now >= deadline && snapshot.now < end, deadline);
+    };
+    const size_t first = *std::min_element(steps.begin(), steps.end(),
+                                           [&](size_t a, size_t b) { return place(a) < place(b); });
+    // Whether work is urgent in the hardware depends on its own slack alone, because turns depend
+    // on that.
+    for (const size_t i : steps) {
+      if (i != first) (*order)[i].rank = kLater;
+    }
   }
 
   Grant GrantOf(const Snapshot& snapshot, const CoroutineView& coroutine, const Precedence& place,
@@ -151,7 +201,9 @@ class TpotFirst final : public Policy {
       grant.contended.partition = grant.contended.long_partition = partition(rules_.prefill_share);
       grant.contended.window = urgent ? 0 : rules_.prefill_window;
       PreparePartitions(&grant);
-    } else if (tokens && rank == kRelaxed && others_first) {
+    } else if (tokens && (rank == kLater || (rank == kRelaxed && others_first))) {
+      // A step that goes first may still have ordinary work in the hardware, and a later one is
+      // urgent as well: neither stops the other.
       grant.contended.window = rules_.relaxed_window;
     }
     // A program that makes tokens gets no shorter contention phase, because its steps differ in

@@ -6,12 +6,17 @@
 // urgent and has rank 0. Below a half it is near and has rank 1. Otherwise it has rank 2, and
 // beside programs of lower ranks it has the window `relaxed_window`.
 //
-// A prefill has rank 3 and runs on a share of the SMs. It is bound by arithmetic and decoding by
+// Steps of rank 2 run side by side. Of several steps of ranks 0 and 1, only the one whose deadline
+// comes first keeps its rank. The others have rank 3 and the window `relaxed_window`, so that steps
+// with little slack run one after the other. When they cannot all be in time, a step that has missed
+// its deadline waits for the others, for twice its objective.
+//
+// A prefill has rank 4 and runs on a share of the SMs. It is bound by arithmetic and decoding by
 // memory, so both go on beside each other. It stops while a decoding program is urgent. It rises as
 // it waits: at half of its objective for the time to first token (TTFT) to rank 1 with the whole
 // device, at four fifths to rank 0. So there is a bound on what decoding takes from a prefill.
 //
-// Latency tenants without tokens have rank 1. Tenants without a class (rank 4) and batch (rank 5)
+// Latency tenants without tokens have rank 1. Tenants without a class (rank 5) and batch (rank 6)
 // have the limits of best_effort_limits.h beside all of these.
 //
 // A tenant without objectives has those of the parameters.

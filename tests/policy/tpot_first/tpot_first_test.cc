@@ -74,13 +74,60 @@ struct Scene {
 };
 
 TEST_CASE("Policy tpot-first ranks decoding programs by the time left to their objective") {
+  const auto rank = [](Nanoseconds since, Nanoseconds work) {
+    Scene scene;
+    scene.Decoding("server", since, work);
+    return scene.Ranks()[0];
+  };
+  CHECK(rank(0, 5 * kMillisecond) == 2);
+  CHECK(rank(20 * kMillisecond, 5 * kMillisecond) == 1);
+  CHECK(rank(30 * kMillisecond, 5 * kMillisecond) == 0);
+  CHECK(rank(80 * kMillisecond, 5 * kMillisecond) == 0);
+  CHECK(rank(0, 35 * kMillisecond) == 0);
+}
+
+TEST_CASE("Policy tpot-first lets steps run side by side while all have slack") {
   Scene scene;
-  scene.Decoding("fresh", 0, 5 * kMillisecond);
-  scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
-  scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
-  scene.Decoding("late", 80 * kMillisecond, 5 * kMillisecond);
-  scene.Decoding("slow", 0, 35 * kMillisecond);
-  CHECK(scene.Ranks() == std::vector<int>{2, 1, 0, 0, 0});
+  scene.Decoding("a", 0, 5 * kMillisecond);
+  scene.Decoding("b", 10 * kMillisecond, 5 * kMillisecond);
+  CHECK(scene.Ranks() == std::vector<int>{2, 2});
+}
+
+TEST_CASE("Policy tpot-first runs steps one after the other, by deadline, once slack is short") {
+  Scene scene;
+  scene.Decoding("relaxed", 5 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("first", 20 * kMillisecond, 5 * kMillisecond);
+  // A long step has the least slack, and not the first deadline.
+  scene.Decoding("long", 0, 35 * kMillisecond);
+  scene.Decoding("later", 18 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("no work", 30 * kMillisecond, 5 * kMillisecond);
+  scene.views.back().has_work = false;
+  CHECK(scene.Ranks() == std::vector<int>{2, 1, 3, 3, 0});
+  scene.Preempt();
+  const Decision decision = scene.Decide();
+  for (const size_t later : {2, 3}) {
+    CHECK(decision.grants[later].urgent);
+    CHECK(decision.grants[later].contended.window == 0);
+    CHECK(decision.grants[later].idle.window > 0);
+  }
+  CHECK(decision.grants[1].urgent);
+  CHECK(decision.grants[1].contended.window > 0);
+}
+
+TEST_CASE("Policy tpot-first lets a step that missed its deadline wait, for twice its objective") {
+  Scene scene;
+  const auto with_late = [&](Nanoseconds since) {
+    scene = {};
+    scene.Decoding("late", since, 5 * kMillisecond);
+    scene.Decoding("in time", 20 * kMillisecond, 5 * kMillisecond);
+    return scene.Ranks();
+  };
+  CHECK(with_late(39 * kMillisecond) == std::vector<int>{0, 3});
+  CHECK(scene.Decide().ask_again_at == kNow + kMillisecond);
+  CHECK(with_late(40 * kMillisecond) == std::vector<int>{3, 1});
+  CHECK(with_late(119 * kMillisecond) == std::vector<int>{3, 1});
+  CHECK(scene.Decide().ask_again_at == kNow + kMillisecond);
+  CHECK(with_late(120 * kMillisecond) == std::vector<int>{0, 3});
 }
 
 TEST_CASE("Policy tpot-first asks again when the next rank changes") {
@@ -99,7 +146,7 @@ TEST_CASE(
   scene.Prefilling("new", 0);
   scene.Prefilling("waiting", 500 * kMillisecond);
   scene.Prefilling("nearly late", 800 * kMillisecond);
-  CHECK(scene.Ranks() == std::vector<int>{2, 3, 1, 0});
+  CHECK(scene.Ranks() == std::vector<int>{2, 4, 1, 0});
   const Decision decision = scene.Decide();
   const Grant& prefill = decision.grants[1];
   CHECK(SmsOf({132, 8}, scene.partitions[prefill.contended.partition]) == 64);
@@ -110,17 +157,18 @@ TEST_CASE(
 
 TEST_CASE(
     "Policy tpot-first ranks a prefill by the tokens that wait for it while they can be in time") {
-  Scene scene;
-  const auto serving = [&](const char* name, Nanoseconds since, Nanoseconds work) {
-    scene.Prefilling(name, since);
+  // A step that began with a prefill `since` ago, right after a token.
+  const auto rank = [](Nanoseconds since, Nanoseconds work) {
+    Scene scene;
+    scene.Prefilling("server", since);
     scene.views.back().tokens.last_at = kNow - since;
     scene.views.back().tokens.step_work = work;
+    return scene.Ranks()[0];
   };
-  serving("in time", kMillisecond, 25 * kMillisecond);
-  serving("urgent", 20 * kMillisecond, 15 * kMillisecond);
-  serving("too long", kMillisecond, 60 * kMillisecond);
-  serving("late already", 41 * kMillisecond, 30 * kMillisecond);
-  CHECK(scene.Ranks() == std::vector<int>{1, 0, 3, 3});
+  CHECK(rank(kMillisecond, 25 * kMillisecond) == 1);
+  CHECK(rank(20 * kMillisecond, 15 * kMillisecond) == 0);
+  CHECK(rank(41 * kMillisecond, 30 * kMillisecond) == 0);  // late, and still a step
+  CHECK(rank(kMillisecond, 60 * kMillisecond) == 4);       // too long in any case
 }
 
 TEST_CASE("Policy tpot-first lets decoding with slack wait for a program closer to its objective") {
@@ -149,7 +197,7 @@ TEST_CASE("Policy tpot-first puts tokens before tenants without a class, and the
   scene.Add("latency", TenantClass::kLatency);
   scene.Add("unset").tokens = {};
   scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
-  CHECK(scene.Ranks() == std::vector<int>{2, 5, 1, 4});
+  CHECK(scene.Ranks() == std::vector<int>{2, 6, 1, 5});
   const Decision decision = scene.Decide();
   CHECK(decision.grants[1].contended.window == 0);
   CHECK(decision.grants[3].contended.window == 0);
@@ -166,16 +214,17 @@ TEST_CASE("Policy tpot-first uses its own objectives for tenants that have none"
 
 TEST_CASE("Policy tpot-first makes programs close to their objective urgent, and latency tenants") {
   Scene scene;
-  scene.Decoding("relaxed", 0, 5 * kMillisecond);
   scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
-  scene.Decoding("late", 80 * kMillisecond, 5 * kMillisecond);
   scene.Prefilling("prefill", 0);
   scene.Prefilling("raised prefill", 500 * kMillisecond);
   scene.Add("latency", TenantClass::kLatency);
   scene.Add("batch", TenantClass::kBatch);
   std::vector<bool> urgent;
   for (const Grant& grant : scene.Decide().grants) urgent.push_back(grant.urgent);
-  CHECK(urgent == std::vector<bool>{false, true, true, false, true, true, false});
+  CHECK(urgent == std::vector<bool>{true, false, true, true, false});
+  Scene relaxed;
+  relaxed.Decoding("relaxed", 0, 5 * kMillisecond);
+  CHECK_FALSE(relaxed.Decide().grants[0].urgent);
 }
 
 TEST_CASE("Policy tpot-first shortens the contention phase only of programs without tokens") {
@@ -210,7 +259,7 @@ TEST_CASE("Policy tpot-first uses its own objective of the first token if a tena
   Scene scene;
   scene.Prefilling("prefill", 50 * kMillisecond);
   scene.tenants[0].slo_ttft = 0;
-  CHECK(scene.Decide().grants[0].rank == 3);
+  CHECK(scene.Decide().grants[0].rank == 4);
   CHECK(scene.Decide({{{"ttft", "100ms"}}}).grants[0].rank == 1);
   CHECK(scene.Decide({{{"ttft", "60ms"}}}).grants[0].rank == 0);
 }
@@ -268,13 +317,9 @@ TEST_CASE("Policy tpot-first bounds a prefill that urgent work cannot stop") {
 TEST_CASE("Policy tpot-first lets decoding with slack go on beside a program that stops it") {
   Scene scene;
   scene.Decoding("fresh", 0, 5 * kMillisecond);
-  scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
+  scene.Add("latency", TenantClass::kLatency);
   scene.Preempt();
   CHECK(scene.Decide().grants[0].contended.window == kForever);
-  // Another program with as little slack is not stopped, and keeps its place.
-  scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
-  scene.views.back().preempts = true;
-  CHECK(scene.Ranks() == std::vector<int>{2, 0, 1});
 }
 
 TEST_CASE("Policy tpot-first keeps the order of work that is not urgent on devices that preempt") {
@@ -285,7 +330,7 @@ TEST_CASE("Policy tpot-first keeps the order of work that is not urgent on devic
   CHECK(scene.Decide().grants[1].contended.window == kForever);
   scene.Add("unset").preempts = true;
   scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
-  CHECK(scene.Ranks() == std::vector<int>{1, 5, 4});
+  CHECK(scene.Ranks() == std::vector<int>{1, 6, 5});
   const Decision decision = scene.Decide();
   CHECK(decision.grants[1].contended.window == 0);
   CHECK(decision.grants[2].contended.window == kForever);
