@@ -1,7 +1,7 @@
 #include "policy/tpot_first/tpot_first.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "policy/best_effort_limits.h"
@@ -49,6 +49,9 @@ constexpr double kRaise = 0.5, kRaiseMore = 0.8;
 // A step that has missed its deadline waits for steps that can be in time, for this multiple of its
 // TPOT objective.
 constexpr double kMissedWait = 2;
+// Steps have ample time if the device time of a step and of those before it fits this often before
+// its deadline.
+constexpr double kAmple = 2;
 
 struct Rules {
   Nanoseconds tpot, ttft;
@@ -147,34 +150,50 @@ class TpotFirst final : public Policy {
                                      Plus(tokens.last_at, TpotOf(*coroutine.tenant)));
   }
 
-  // Steps whose slack is short run one after the other, the first deadline first, because side by
-  // side they would all be late. A step that has missed its deadline lets the others be in time.
+  // A step of a program, in the order of steps.
+  struct Step {
+    bool missed = false;  // it missed its deadline, and waits for the others
+    Nanoseconds deadline = 0;
+    size_t index = 0;      // of the coroutine
+    Nanoseconds work = 0;  // device time
+    bool operator<(const Step& other) const {
+      return std::tie(missed, deadline, index) <
+             std::tie(other.missed, other.deadline, other.index);
+    }
+  };
+
+  // Steps run one after the other, the first deadline first, unless all have ample time. Side by
+  // side each would end as late as the last one in a row. A step that has missed its deadline lets
+  // the others be in time.
   void OrderSteps(const Snapshot& snapshot, std::vector<Precedence>* order,
                   Nanoseconds* ask_again_at) const {
-    std::vector<size_t> steps;
+    std::vector<Step> steps;
+    Nanoseconds next_change = kForever;
     for (size_t i = 0; i < order->size(); ++i) {
       const CoroutineView& coroutine = snapshot.coroutines[i];
-      if (coroutine.has_work && (*order)[i].rank <= kNear && ProducesTokens(coroutine) &&
-          IsStep(coroutine)) {
-        steps.push_back(i);
-      }
-    }
-    if (steps.size() < 2) return;
-    const auto place = [&](size_t i) {
-      const CoroutineView& coroutine = snapshot.coroutines[i];
-      const Nanoseconds deadline = DeadlineOf(snapshot.now, coroutine);
-      const Nanoseconds end = Plus(deadline, Times(TpotOf(*coroutine.tenant), kMissedWait));
+      if (!coroutine.has_work || !ProducesTokens(coroutine) || !IsStep(coroutine)) continue;
+      Step& step = steps.emplace_back();
+      step.index = i;
+      step.work = std::max(coroutine.tokens.decode_work, coroutine.tokens.step_work);
+      step.deadline = DeadlineOf(snapshot.now, coroutine);
+      const Nanoseconds end = Plus(step.deadline, Times(TpotOf(*coroutine.tenant), kMissedWait));
+      step.missed = snapshot.now >= step.deadline && snapshot.now < end;
       if (snapshot.now < end)
-        *ask_again_at = std::min(*ask_again_at, snapshot.now < deadline ? deadline : end);
-      return std::pair(snapshot.now >= deadline && snapshot.now < end, deadline);
-    };
-    const size_t first = *std::min_element(steps.begin(), steps.end(),
-                                           [&](size_t a, size_t b) { return place(a) < place(b); });
+        next_change = std::min(next_change, step.missed ? end : step.deadline);
+    }
+    std::sort(steps.begin(), steps.end());
+    if (steps.size() < 2) return;
+    Nanoseconds work = 0, ample_until = kForever;
+    for (const Step& step : steps) {
+      work = Plus(work, step.work);
+      ample_until = std::min(ample_until, Minus(step.deadline, Times(work, kAmple)));
+    }
+    if (snapshot.now <= ample_until) next_change = Plus(ample_until, 1);
+    *ask_again_at = std::min(*ask_again_at, next_change);
+    if (snapshot.now <= ample_until) return;
     // Whether work is urgent in the hardware depends on its own slack alone, because turns depend
     // on that.
-    for (const size_t i : steps) {
-      if (i != first) (*order)[i].rank = kLater;
-    }
+    for (size_t i = 1; i < steps.size(); ++i) (*order)[steps[i].index].rank = kLater;
   }
 
   Grant GrantOf(const Snapshot& snapshot, const CoroutineView& coroutine, const Precedence& place,

@@ -6,10 +6,10 @@
 // urgent and has rank 0. Below a half it is near and has rank 1. Otherwise it has rank 2, and
 // beside programs of lower ranks it has the window `relaxed_window`.
 //
-// Steps of rank 2 run side by side. Of several steps of ranks 0 and 1, only the one whose deadline
-// comes first keeps its rank. The others have rank 3 and the window `relaxed_window`, so that steps
-// with little slack run one after the other. When they cannot all be in time, a step that has missed
-// its deadline waits for the others, for twice its objective.
+// Steps of several programs run one after the other: the step whose deadline comes first keeps its
+// rank, and the others have rank 3 and the window `relaxed_window`. They run side by side, with their
+// own ranks, while they fit twice, one after the other, before their deadlines. When they cannot all
+// be in time, a step that has missed its deadline waits for the others, for twice its objective.
 //
 // A prefill has rank 4 and runs on a share of the SMs. It is bound by arithmetic and decoding by
 // memory, so both go on beside each other. It stops while a decoding program is urgent. It rises as

@@ -12,6 +12,7 @@
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/driver_api/server_dispatch.h"
+#include "server/base/cpu_load.h"
 #include "server/base/logging.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -223,8 +224,12 @@ void SessionWorker::Loop(SessionDriver& driver) {
       worked = false;
     }
     const SteadyClock::duration idle = now - idle_since;
-    const microseconds spin =
-        usual_spin.count() > 0 && driver.awaited() ? kAwaitedSpin : usual_spin;
+    const bool may_spin =
+        usual_spin.count() > 0 &&
+        !CpuLoad::OfHost().Full(now.time_since_epoch() / std::chrono::nanoseconds(1));
+    const microseconds spin = !may_spin          ? microseconds(0)
+                              : driver.awaited() ? kAwaitedSpin
+                                                 : usual_spin;
     if (done.throttled) {
       if (spin.count() > 0 && idle < kThrottledSpin) {
         CpuRelax();
