@@ -381,8 +381,8 @@ std::optional<SpareLibrary> MakeSpare(const Library& library) {
 void Unload(const SpareLibrary& spare) {
   const wire::cuLibraryUnload args{spare.id, 0};
   std::string reply;
-  session().CallControl(Op::cuLibraryUnload, spare.device, spare.context, &args,
-                               sizeof(args), {}, &reply);
+  session().CallControl(Op::cuLibraryUnload, spare.device, spare.context, &args, sizeof(args), {},
+                        &reply);
 }
 
 // Needs library.mutex. Fills library.names.

@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
 #include "client_shim/base/log.h"
 #include "client_shim/transport/device_selection.h"
 #include "client_shim/transport/read_digest.h"
+#include "proto/cpu_load.h"
 #include "proto/version.h"
 
 namespace detshare::shim {
@@ -271,7 +273,11 @@ uint32_t Session::SubmitAndWait(Op op, uint16_t device, ContextId context, const
     to += piece.bytes;
   }
   ring_->Commit(record);
-  return replies_->Wait(slot, spin_us_) ? slot : kNoReply;
+  // On a busy host the daemon's worker may need this CPU.
+  const auto now =
+      std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  const uint32_t spin_us = CpuLoad::OfHost().Full(now) ? 0 : spin_us_;
+  return replies_->Wait(slot, spin_us) ? slot : kNoReply;
 }
 
 CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args,

@@ -67,6 +67,11 @@ class TpotFirst final : public Policy {
   absl::Status Check(absl::Span<const Tenant> tenants) const override {
     return CheckTenants(tenants);
   }
+  bool TakesTurns(absl::Span<const Tenant> tenants) const override {
+    return std::any_of(tenants.begin(), tenants.end(), [](const Tenant& tenant) {
+      return tenant.slo_tpot > 0 || tenant.slo_ttft > 0;
+    });
+  }
 
   std::vector<SmRange> Partitions(const DeviceShape& device,
                                   absl::Span<const Tenant>) const override {
@@ -75,10 +80,12 @@ class TpotFirst final : public Policy {
 
   Decision Decide(const Snapshot& snapshot) override {
     Decision decision;
+    const bool crowded = Crowded(snapshot);
     std::vector<Precedence> order;
     bool urgent = false;
     for (const CoroutineView& coroutine : snapshot.coroutines) {
-      const int rank = RankOf(snapshot.now, coroutine, &decision.ask_again_at);
+      int rank = RankOf(snapshot.now, coroutine, &decision.ask_again_at);
+      if (crowded && rank == kRelaxed) rank = kNear;
       order.push_back(
           {rank, rank < kRelaxed || (!ProducesTokens(coroutine) && IsLatency(coroutine))});
       urgent = urgent || (rank == kUrgent && coroutine.has_work && !coroutine.tokens.prefill);
@@ -89,6 +96,8 @@ class TpotFirst final : public Policy {
           OthersFirst(snapshot, order, i, rules_.best_effort.absent_after, &decision.ask_again_at);
       decision.grants.push_back(
           GrantOf(snapshot, snapshot.coroutines[i], order[i], others_first, urgent));
+      if (crowded && ProducesTokens(snapshot.coroutines[i]) && IsStep(snapshot.coroutines[i]))
+        decision.grants.back().turn_group = snapshot.coroutines[i].id;
       PauseLongBursts(snapshot, order, i, &decision.grants.back(), &decision.ask_again_at);
     }
     return decision;
@@ -148,6 +157,28 @@ class TpotFirst final : public Policy {
     return !tokens.prefill ||
            (tokens.tokens > 0 && Plus(tokens.prefill_since, tokens.step_work) <=
                                      Plus(tokens.last_at, TpotOf(*coroutine.tenant)));
+  }
+
+  // Whether the steps of several programs leave each other no slack. Then all of them are near, and
+  // each has a turn group of its own, so that also steps that begin at the same moment run one after
+  // the other. Not beside latency tenants without tokens, which do not wait for steps, and not where
+  // steps would wait for work that they cannot stop.
+  bool Crowded(const Snapshot& snapshot) const {
+    if (!TakesTurns(snapshot.tenants)) return false;
+    int programs = 0;
+    Nanoseconds work = 0, tpot = kForever;
+    for (const CoroutineView& coroutine : snapshot.coroutines) {
+      if (!ProducesTokens(coroutine)) {
+        if (IsLatency(coroutine) || coroutine.always_preempts) return false;
+        continue;
+      }
+      if (!coroutine.preempts) return false;
+      if (coroutine.tokens.tokens == 0) continue;
+      ++programs;
+      work = Plus(work, std::max(coroutine.tokens.decode_work, coroutine.tokens.step_work));
+      tpot = std::min(tpot, TpotOf(*coroutine.tenant));
+    }
+    return programs > 1 && Times(work, kAmple) > tpot;
   }
 
   // A step of a program, in the order of steps.

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/cpu_load.h"
 #include "proto/driver_api/server_dispatch.h"
-#include "server/base/cpu_load.h"
 #include "server/base/logging.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -27,6 +27,7 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using SteadyClock = std::chrono::steady_clock;
 
@@ -224,12 +225,13 @@ void SessionWorker::Loop(SessionDriver& driver) {
       worked = false;
     }
     const SteadyClock::duration idle = now - idle_since;
-    const bool may_spin =
-        usual_spin.count() > 0 &&
-        !CpuLoad::OfHost().Full(now.time_since_epoch() / std::chrono::nanoseconds(1));
-    const microseconds spin = !may_spin          ? microseconds(0)
-                              : driver.awaited() ? kAwaitedSpin
-                                                 : usual_spin;
+    // A client that waits for each result gets a CPU in any case: while all CPUs are busy, to be
+    // woken may take milliseconds.
+    const bool awaited = usual_spin.count() > 0 && driver.awaited();
+    const microseconds spin = awaited ? kAwaitedSpin
+                              : CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1))
+                                  ? microseconds(0)
+                                  : usual_spin;
     if (done.throttled) {
       if (spin.count() > 0 && idle < kThrottledSpin) {
         CpuRelax();

@@ -38,10 +38,10 @@ std::string ApiText(const ApiOptions& options) {
     auto family = families.find(row->title);
     if (family == families.end()) {
       order.push_back(row->title);
-      family =
-          families
-              .emplace(row->title, text::Table({"FUNCTION", "SINCE", "TRANSPORT", "SUPPORT", "NOTE"}))
-              .first;
+      family = families
+                   .emplace(row->title,
+                            text::Table({"FUNCTION", "SINCE", "TRANSPORT", "SUPPORT", "NOTE"}))
+                   .first;
     }
     ++totals[row->support];
     family->second.Add({row->symbol, Version(row->version), TransportName(row->transport),

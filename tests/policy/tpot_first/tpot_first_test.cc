@@ -107,16 +107,49 @@ TEST_CASE("Policy tpot-first runs steps one after the other, by deadline") {
   scene.Decoding("no work", 30 * kMillisecond, 5 * kMillisecond);
   scene.views.back().has_work = false;
   CHECK(scene.Ranks() == std::vector<int>{3, 1, 3, 0});
-  scene.Preempt();
   const Decision decision = scene.Decide();
   for (const size_t later : {0, 2}) {
     CHECK(decision.grants[later].contended.window == 0);
     CHECK(decision.grants[later].idle.window > 0);
   }
   CHECK(decision.grants[1].contended.window > 0);
-  CHECK(decision.grants[1].urgent);
-  CHECK(decision.grants[2].urgent);
-  CHECK_FALSE(decision.grants[0].urgent);
+}
+
+TEST_CASE("Under policy tpot-first, servers that leave each other no slack take urgent turns") {
+  Scene scene;
+  scene.Decoding("a", 0, 12 * kMillisecond);
+  scene.Decoding("b", 0, 10 * kMillisecond);
+  scene.views.back().has_work = false;  // when it begins, it has its place already
+  scene.Add("batch", TenantClass::kBatch);
+  const auto groups = [&] {
+    std::vector<CoroutineId> groups;
+    for (const Grant& grant : scene.Decide().grants) groups.push_back(grant.turn_group);
+    return groups;
+  };
+  const std::vector<CoroutineId> none = {0, 0, 0};
+  CHECK(groups() == none);  // the device does not preempt
+  scene.Preempt();
+  CHECK(groups() == std::vector<CoroutineId>{1, 2, 0});
+  CHECK(scene.Ranks() == std::vector<int>{1, 1, 6});
+  CHECK(scene.Decide().grants[0].urgent);
+  SECTION("not if their steps fit twice into the objective") {
+    scene.views[0].tokens.decode_work = 10 * kMillisecond;
+    CHECK(groups() == none);
+    CHECK(scene.Ranks() == std::vector<int>{2, 2, 6});
+  }
+  SECTION("not beside a latency tenant, which waits for no step") {
+    scene.Add("latency", TenantClass::kLatency).preempts = true;
+    CHECK(groups() == std::vector<CoroutineId>{0, 0, 0, 0});
+  }
+  SECTION("not a server that cannot stop others") {
+    scene.views[1].preempts = false;
+    CHECK(groups() == none);
+  }
+  SECTION("not a long prefill") {
+    scene.Prefilling("prefill", 0);
+    scene.Preempt();
+    CHECK(groups() == std::vector<CoroutineId>{1, 2, 0, 0});
+  }
 }
 
 TEST_CASE("Policy tpot-first lets a step that missed its deadline wait, for twice its objective") {

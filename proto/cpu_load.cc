@@ -1,4 +1,4 @@
-#include "server/base/cpu_load.h"
+#include "proto/cpu_load.h"
 
 #include <fcntl.h>
 #include <unistd.h>
