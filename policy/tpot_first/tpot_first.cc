@@ -162,23 +162,24 @@ class TpotFirst final : public Policy {
   // Whether the steps of several programs leave each other no slack. Then all of them are near, and
   // each has a turn group of its own, so that also steps that begin at the same moment run one after
   // the other. Not beside latency tenants without tokens, which do not wait for steps, and not where
-  // steps would wait for work that they cannot stop.
+  // steps would wait for other work, because they cannot stop it.
   bool Crowded(const Snapshot& snapshot) const {
     if (!TakesTurns(snapshot.tenants)) return false;
-    int programs = 0;
+    int programs = 0, preempting = 0, others = 0;
     Nanoseconds work = 0, tpot = kForever;
     for (const CoroutineView& coroutine : snapshot.coroutines) {
       if (!ProducesTokens(coroutine)) {
         if (IsLatency(coroutine) || coroutine.always_preempts) return false;
+        ++others;
         continue;
       }
-      if (!coroutine.preempts) return false;
-      if (coroutine.tokens.tokens == 0) continue;
       ++programs;
+      preempting += coroutine.preempts || coroutine.always_preempts;
       work = Plus(work, std::max(coroutine.tokens.decode_work, coroutine.tokens.step_work));
       tpot = std::min(tpot, TpotOf(*coroutine.tenant));
     }
-    return programs > 1 && Times(work, kAmple) > tpot;
+    const bool apart = preempting == programs || (preempting == 0 && others == 0);
+    return programs > 1 && apart && Times(work, kAmple) > tpot;
   }
 
   // A step of a program, in the order of steps.

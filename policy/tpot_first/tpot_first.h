@@ -8,9 +8,9 @@
 //
 // Steps of several programs run one after the other: the step whose deadline comes first keeps its
 // rank, and the others have rank 3 and the window `relaxed_window`. They run side by side, with their
-// own ranks, while they fit twice, one after the other, before their deadlines. On a device that
-// preempts, programs whose steps do not fit twice into a TPOT objective leave each other no slack:
-// their steps are at least near, and take turns in the hardware. When they cannot all
+// own ranks, while they fit twice, one after the other, before their deadlines. Programs whose steps
+// do not fit twice into a TPOT objective leave each other no slack: their steps are at least near, and
+// take turns in the hardware, if they preempt all other work or there is none. When they cannot all
 // be in time, a step that has missed its deadline waits for the others, for twice its objective.
 //
 // A prefill has rank 4 and runs on a share of the SMs. It is bound by arithmetic and decoding by

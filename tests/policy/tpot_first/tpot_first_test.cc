@@ -95,7 +95,7 @@ TEST_CASE("Policy tpot-first lets steps run side by side while all have ample ti
   scene.views[0].tokens.decode_work = 15 * kMillisecond;
   CHECK(scene.Ranks() == std::vector<int>{2, 2});
   scene.views[0].tokens.decode_work = 16 * kMillisecond;
-  CHECK(scene.Ranks() == std::vector<int>{3, 2});
+  CHECK(scene.Ranks() == std::vector<int>{3, 1});
 }
 
 TEST_CASE("Policy tpot-first runs steps one after the other, by deadline") {
@@ -127,7 +127,12 @@ TEST_CASE("Under policy tpot-first, servers that leave each other no slack take 
     return groups;
   };
   const std::vector<CoroutineId> none = {0, 0, 0};
-  CHECK(groups() == none);  // the device does not preempt
+  CHECK(groups() == none);  // steps would wait for the batch tenant
+  scene.tenants.back().slo_tpot = 20 * kMillisecond;
+  scene.tenants.back().tenant_class = TenantClass::kUnset;
+  CHECK(groups() == std::vector<CoroutineId>{1, 2, 3});
+  scene.tenants.back().slo_tpot = 0;
+  scene.tenants.back().tenant_class = TenantClass::kBatch;
   scene.Preempt();
   CHECK(groups() == std::vector<CoroutineId>{1, 2, 0});
   CHECK(scene.Ranks() == std::vector<int>{1, 1, 6});
