@@ -121,6 +121,9 @@ class TpotFirst final : public Policy {
       return false;
     };
     const TokenView& tokens = coroutine.tokens;
+    // Most programs become bound to a time-slice group while they start. Servers should be bound to
+    // the urgent one.
+    if (IsLatency(coroutine) && tokens.tokens == 0 && !tokens.prefill) return kNear;
     const Nanoseconds tpot = TpotOf(tenant);
     if (!IsStep(coroutine)) {
       const Nanoseconds ttft = tenant.slo_ttft > 0 ? tenant.slo_ttft : rules_.ttft;
