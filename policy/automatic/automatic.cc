@@ -55,9 +55,6 @@ class Automatic final : public Policy {
     return CheckTenants(tenants);
   }
 
-  bool TakesTurns(absl::Span<const Tenant> tenants) const override {
-    return by_class_->TakesTurns(tenants);
-  }
   std::vector<SmRange> Partitions(const DeviceShape& device,
                                   absl::Span<const Tenant> tenants) const override {
     std::vector<SmRange> partitions = by_class_->Partitions(device, tenants);

@@ -6,19 +6,12 @@
 // urgent and has rank 0. Below a half it is near and has rank 1. Otherwise it has rank 2, and
 // beside programs of lower ranks it has the window `relaxed_window`.
 //
-// Steps of several programs run one after the other: the step whose deadline comes first keeps its
-// rank, and the others have rank 3 and the window `relaxed_window`. They run side by side, with their
-// own ranks, while they fit twice, one after the other, before their deadlines. Programs whose steps
-// do not fit twice into a TPOT objective leave each other no slack: their steps are at least near, and
-// take turns in the hardware, if they preempt all other work or there is none. When they cannot all
-// be in time, a step that has missed its deadline waits for the others, for twice its objective.
-//
-// A prefill has rank 4 and runs on a share of the SMs. It is bound by arithmetic and decoding by
+// A prefill has rank 3 and runs on a share of the SMs. It is bound by arithmetic and decoding by
 // memory, so both go on beside each other. It stops while a decoding program is urgent. It rises as
 // it waits: at half of its objective for the time to first token (TTFT) to rank 1 with the whole
 // device, at four fifths to rank 0. So there is a bound on what decoding takes from a prefill.
 //
-// Programs of latency tenants have rank 1 until they make tokens. Tenants without a class (rank 5) and batch (rank 6)
+// Latency tenants without tokens have rank 1. Tenants without a class (rank 4) and batch (rank 5)
 // have the limits of best_effort_limits.h beside all of these.
 //
 // A tenant without objectives has those of the parameters.

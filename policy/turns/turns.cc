@@ -34,14 +34,15 @@ class Turns final : public Policy {
         order_{TurnOrder(slice), TurnOrder(slice)} {}
 
   absl::Status Check(absl::Span<const Tenant> tenants) const override {
-    if (all_ || AnyExclusive(tenants)) {
+    if (TakesTurns(tenants)) {
       if (absl::Status status = CheckTenants(tenants); !status.ok()) return status;
     }
     return policy_->Check(tenants);
   }
   bool Watches() const override { return policy_->Watches(); }
   bool TakesTurns(absl::Span<const Tenant> tenants) const override {
-    return all_ || policy_->TakesTurns(tenants) || AnyExclusive(tenants);
+    return all_ || std::any_of(tenants.begin(), tenants.end(),
+                               [](const Tenant& tenant) { return tenant.exclusive; });
   }
   std::vector<SmRange> Partitions(const DeviceShape& device,
                                   absl::Span<const Tenant> tenants) const override {
@@ -87,10 +88,6 @@ class Turns final : public Policy {
   }
 
  private:
-  static bool AnyExclusive(absl::Span<const Tenant> tenants) {
-    return std::any_of(tenants.begin(), tenants.end(),
-                       [](const Tenant& tenant) { return tenant.exclusive; });
-  }
   // What the turns say about a coroutine.
   struct Place {
     bool urgent = false;     // it takes turns with urgent work

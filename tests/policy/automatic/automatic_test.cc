@@ -46,7 +46,7 @@ CoroutineView Learned(Nanoseconds device_time, Nanoseconds burst, Nanoseconds ga
   return view;
 }
 
-constexpr int kLatency = 1, kUnset = 5;
+constexpr int kLatency = 1, kUnset = 4;
 
 TEST_CASE("Policy auto treats short bursts with pauses as latency and steady work as batch") {
   auto policy = *CreatePolicy("auto", {});

@@ -74,103 +74,13 @@ struct Scene {
 };
 
 TEST_CASE("Policy tpot-first ranks decoding programs by the time left to their objective") {
-  const auto rank = [](Nanoseconds since, Nanoseconds work) {
-    Scene scene;
-    scene.Decoding("server", since, work);
-    return scene.Ranks()[0];
-  };
-  CHECK(rank(0, 5 * kMillisecond) == 2);
-  CHECK(rank(20 * kMillisecond, 5 * kMillisecond) == 1);
-  CHECK(rank(30 * kMillisecond, 5 * kMillisecond) == 0);
-  CHECK(rank(80 * kMillisecond, 5 * kMillisecond) == 0);
-  CHECK(rank(0, 35 * kMillisecond) == 0);
-}
-
-TEST_CASE("Policy tpot-first lets steps run side by side while all have ample time") {
   Scene scene;
-  scene.Decoding("a", 0, 5 * kMillisecond);
-  scene.Decoding("b", 10 * kMillisecond, 5 * kMillisecond);
-  CHECK(scene.Ranks() == std::vector<int>{2, 2});
-  // Twice 5 ms, and then twice 5 + 15 ms, fit before the deadlines; another ms does not.
-  scene.views[0].tokens.decode_work = 15 * kMillisecond;
-  CHECK(scene.Ranks() == std::vector<int>{2, 2});
-  scene.views[0].tokens.decode_work = 16 * kMillisecond;
-  CHECK(scene.Ranks() == std::vector<int>{3, 1});
-}
-
-TEST_CASE("Policy tpot-first runs steps one after the other, by deadline") {
-  Scene scene;
-  scene.Decoding("second", 10 * kMillisecond, 5 * kMillisecond);
-  scene.Decoding("first", 20 * kMillisecond, 5 * kMillisecond);
-  // A long step has the least slack, and not the first deadline.
-  scene.Decoding("long", 0, 35 * kMillisecond);
-  scene.Decoding("no work", 30 * kMillisecond, 5 * kMillisecond);
-  scene.views.back().has_work = false;
-  CHECK(scene.Ranks() == std::vector<int>{3, 1, 3, 0});
-  const Decision decision = scene.Decide();
-  for (const size_t later : {0, 2}) {
-    CHECK(decision.grants[later].contended.window == 0);
-    CHECK(decision.grants[later].idle.window > 0);
-  }
-  CHECK(decision.grants[1].contended.window > 0);
-}
-
-TEST_CASE("Under policy tpot-first, servers that leave each other no slack take urgent turns") {
-  Scene scene;
-  scene.Decoding("a", 0, 12 * kMillisecond);
-  scene.Decoding("b", 0, 10 * kMillisecond);
-  scene.views.back().has_work = false;  // when it begins, it has its place already
-  scene.Add("batch", TenantClass::kBatch);
-  const auto groups = [&] {
-    std::vector<CoroutineId> groups;
-    for (const Grant& grant : scene.Decide().grants) groups.push_back(grant.turn_group);
-    return groups;
-  };
-  const std::vector<CoroutineId> none = {0, 0, 0};
-  CHECK(groups() == none);  // steps would wait for the batch tenant
-  scene.tenants.back().slo_tpot = 20 * kMillisecond;
-  scene.tenants.back().tenant_class = TenantClass::kUnset;
-  CHECK(groups() == std::vector<CoroutineId>{1, 2, 3});
-  scene.tenants.back().slo_tpot = 0;
-  scene.tenants.back().tenant_class = TenantClass::kBatch;
-  scene.Preempt();
-  CHECK(groups() == std::vector<CoroutineId>{1, 2, 0});
-  CHECK(scene.Ranks() == std::vector<int>{1, 1, 6});
-  CHECK(scene.Decide().grants[0].urgent);
-  SECTION("not if their steps fit twice into the objective") {
-    scene.views[0].tokens.decode_work = 10 * kMillisecond;
-    CHECK(groups() == none);
-    CHECK(scene.Ranks() == std::vector<int>{2, 2, 6});
-  }
-  SECTION("not beside a latency tenant, which waits for no step") {
-    scene.Add("latency", TenantClass::kLatency).preempts = true;
-    CHECK(groups() == std::vector<CoroutineId>{0, 0, 0, 0});
-  }
-  SECTION("not a server that cannot stop others") {
-    scene.views[1].preempts = false;
-    CHECK(groups() == none);
-  }
-  SECTION("not a long prefill") {
-    scene.Prefilling("prefill", 0);
-    scene.Preempt();
-    CHECK(groups() == std::vector<CoroutineId>{1, 2, 0, 0});
-  }
-}
-
-TEST_CASE("Policy tpot-first lets a step that missed its deadline wait, for twice its objective") {
-  Scene scene;
-  const auto with_late = [&](Nanoseconds since) {
-    scene = {};
-    scene.Decoding("late", since, 5 * kMillisecond);
-    scene.Decoding("in time", 20 * kMillisecond, 5 * kMillisecond);
-    return scene.Ranks();
-  };
-  CHECK(with_late(39 * kMillisecond) == std::vector<int>{0, 3});
-  CHECK(scene.Decide().ask_again_at == kNow + kMillisecond);
-  CHECK(with_late(40 * kMillisecond) == std::vector<int>{3, 1});
-  CHECK(with_late(119 * kMillisecond) == std::vector<int>{3, 1});
-  CHECK(scene.Decide().ask_again_at == kNow + kMillisecond);
-  CHECK(with_late(120 * kMillisecond) == std::vector<int>{0, 3});
+  scene.Decoding("fresh", 0, 5 * kMillisecond);
+  scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("late", 80 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("slow", 0, 35 * kMillisecond);
+  CHECK(scene.Ranks() == std::vector<int>{2, 1, 0, 0, 0});
 }
 
 TEST_CASE("Policy tpot-first asks again when the next rank changes") {
@@ -189,7 +99,7 @@ TEST_CASE(
   scene.Prefilling("new", 0);
   scene.Prefilling("waiting", 500 * kMillisecond);
   scene.Prefilling("nearly late", 800 * kMillisecond);
-  CHECK(scene.Ranks() == std::vector<int>{2, 4, 1, 0});
+  CHECK(scene.Ranks() == std::vector<int>{2, 3, 1, 0});
   const Decision decision = scene.Decide();
   const Grant& prefill = decision.grants[1];
   CHECK(SmsOf({132, 8}, scene.partitions[prefill.contended.partition]) == 64);
@@ -200,18 +110,17 @@ TEST_CASE(
 
 TEST_CASE(
     "Policy tpot-first ranks a prefill by the tokens that wait for it while they can be in time") {
-  // A step that began with a prefill `since` ago, right after a token.
-  const auto rank = [](Nanoseconds since, Nanoseconds work) {
-    Scene scene;
-    scene.Prefilling("server", since);
+  Scene scene;
+  const auto serving = [&](const char* name, Nanoseconds since, Nanoseconds work) {
+    scene.Prefilling(name, since);
     scene.views.back().tokens.last_at = kNow - since;
     scene.views.back().tokens.step_work = work;
-    return scene.Ranks()[0];
   };
-  CHECK(rank(kMillisecond, 25 * kMillisecond) == 1);
-  CHECK(rank(20 * kMillisecond, 15 * kMillisecond) == 0);
-  CHECK(rank(41 * kMillisecond, 30 * kMillisecond) == 0);  // late, and still a step
-  CHECK(rank(kMillisecond, 60 * kMillisecond) == 4);       // too long in any case
+  serving("in time", kMillisecond, 25 * kMillisecond);
+  serving("urgent", 20 * kMillisecond, 15 * kMillisecond);
+  serving("too long", kMillisecond, 60 * kMillisecond);
+  serving("late already", 41 * kMillisecond, 30 * kMillisecond);
+  CHECK(scene.Ranks() == std::vector<int>{1, 0, 3, 3});
 }
 
 TEST_CASE("Policy tpot-first lets decoding with slack wait for a program closer to its objective") {
@@ -224,18 +133,6 @@ TEST_CASE("Policy tpot-first lets decoding with slack wait for a program closer 
   CHECK_FALSE(decision.grants[0].urgent);
   CHECK(decision.grants[1].urgent);
   CHECK(decision.grants[1].contended.window == kForever);
-}
-
-TEST_CASE("Policy tpot-first makes a server of a latency tenant urgent until it makes tokens") {
-  Scene scene;
-  scene.Add("server");
-  scene.tenants.back().tenant_class = TenantClass::kLatency;
-  CHECK(scene.Ranks() == std::vector<int>{1});
-  CHECK(scene.Decide().grants[0].urgent);
-  scene.views.back().tokens.tokens = 10;
-  scene.views.back().tokens.last_at = kNow;
-  CHECK(scene.Ranks() == std::vector<int>{2});
-  CHECK_FALSE(scene.Decide().grants[0].urgent);
 }
 
 TEST_CASE("Policy tpot-first stops prefills while a decoding program is urgent") {
@@ -252,7 +149,7 @@ TEST_CASE("Policy tpot-first puts tokens before tenants without a class, and the
   scene.Add("latency", TenantClass::kLatency);
   scene.Add("unset").tokens = {};
   scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
-  CHECK(scene.Ranks() == std::vector<int>{2, 6, 1, 5});
+  CHECK(scene.Ranks() == std::vector<int>{2, 5, 1, 4});
   const Decision decision = scene.Decide();
   CHECK(decision.grants[1].contended.window == 0);
   CHECK(decision.grants[3].contended.window == 0);
@@ -269,17 +166,16 @@ TEST_CASE("Policy tpot-first uses its own objectives for tenants that have none"
 
 TEST_CASE("Policy tpot-first makes programs close to their objective urgent, and latency tenants") {
   Scene scene;
+  scene.Decoding("relaxed", 0, 5 * kMillisecond);
   scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("late", 80 * kMillisecond, 5 * kMillisecond);
   scene.Prefilling("prefill", 0);
   scene.Prefilling("raised prefill", 500 * kMillisecond);
   scene.Add("latency", TenantClass::kLatency);
   scene.Add("batch", TenantClass::kBatch);
   std::vector<bool> urgent;
   for (const Grant& grant : scene.Decide().grants) urgent.push_back(grant.urgent);
-  CHECK(urgent == std::vector<bool>{true, false, true, true, false});
-  Scene relaxed;
-  relaxed.Decoding("relaxed", 0, 5 * kMillisecond);
-  CHECK_FALSE(relaxed.Decide().grants[0].urgent);
+  CHECK(urgent == std::vector<bool>{false, true, true, false, true, true, false});
 }
 
 TEST_CASE("Policy tpot-first shortens the contention phase only of programs without tokens") {
@@ -314,7 +210,7 @@ TEST_CASE("Policy tpot-first uses its own objective of the first token if a tena
   Scene scene;
   scene.Prefilling("prefill", 50 * kMillisecond);
   scene.tenants[0].slo_ttft = 0;
-  CHECK(scene.Decide().grants[0].rank == 4);
+  CHECK(scene.Decide().grants[0].rank == 3);
   CHECK(scene.Decide({{{"ttft", "100ms"}}}).grants[0].rank == 1);
   CHECK(scene.Decide({{{"ttft", "60ms"}}}).grants[0].rank == 0);
 }
@@ -372,9 +268,13 @@ TEST_CASE("Policy tpot-first bounds a prefill that urgent work cannot stop") {
 TEST_CASE("Policy tpot-first lets decoding with slack go on beside a program that stops it") {
   Scene scene;
   scene.Decoding("fresh", 0, 5 * kMillisecond);
-  scene.Add("latency", TenantClass::kLatency);
+  scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
   scene.Preempt();
   CHECK(scene.Decide().grants[0].contended.window == kForever);
+  // Another program with as little slack is not stopped, and keeps its place.
+  scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
+  scene.views.back().preempts = true;
+  CHECK(scene.Ranks() == std::vector<int>{2, 0, 1});
 }
 
 TEST_CASE("Policy tpot-first keeps the order of work that is not urgent on devices that preempt") {
@@ -385,7 +285,7 @@ TEST_CASE("Policy tpot-first keeps the order of work that is not urgent on devic
   CHECK(scene.Decide().grants[1].contended.window == kForever);
   scene.Add("unset").preempts = true;
   scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
-  CHECK(scene.Ranks() == std::vector<int>{1, 6, 5});
+  CHECK(scene.Ranks() == std::vector<int>{1, 5, 4});
   const Decision decision = scene.Decide();
   CHECK(decision.grants[1].contended.window == 0);
   CHECK(decision.grants[2].contended.window == kForever);
