@@ -232,8 +232,6 @@ void SessionWorker::Loop(SessionDriver& driver) {
                               : CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1))
                                   ? microseconds(0)
                                   : usual_spin;
-    // A throttled session submits nothing either, and others may wait for the end of its work.
-    if (idle >= kPause || idle >= spin) driver.WatchWork(/*pause=*/true);
     if (done.throttled) {
       if (spin.count() > 0 && idle < kThrottledSpin) {
         CpuRelax();
@@ -242,6 +240,7 @@ void SessionWorker::Loop(SessionDriver& driver) {
       }
       continue;
     }
+    if (idle >= kPause || idle >= spin) driver.WatchWork(/*pause=*/true);
     if (idle < spin || (spin.count() > 0 && driver.watching_work() && driver.others_throttled())) {
       CpuRelax();
       continue;

@@ -8,6 +8,7 @@
 
 #include "server/backends/images/device_code.h"
 #include "server/backends/images/elf_view.h"
+#include "server/backends/images/ptx_tokens.h"
 
 namespace detshare::images {
 namespace {
@@ -93,6 +94,19 @@ uint64_t OfPtx(std::string_view text) {
   return bytes;
 }
 
+// Whether the text declares no variable. False for text that is not whole. Within parentheses the
+// words tell where a parameter points.
+bool DeclaresNothing(std::string_view text) {
+  PtxTokens tokens(text);
+  int parentheses = 0;
+  for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    if (token == "(") ++parentheses;
+    if (token == ")") --parentheses;
+    if (parentheses == 0 && (token == ".global" || token == ".const")) return false;
+  }
+  return !tokens.torn() && parentheses == 0;
+}
+
 }  // namespace
 
 uint64_t VariableBytes(std::span<const std::byte> image, int device_sm) {
@@ -109,7 +123,8 @@ uint64_t VariableBytes(std::span<const std::byte> image, int device_sm) {
 bool HasNoVariables(std::span<const std::byte> image, int device_sm) {
   bool none = true;
   const bool read = ForEachDeviceCode(image, device_sm, [&](const DeviceCode& code) {
-    none = none && (code.kind == EntryKind::kElf ? OfElf(code.bytes) : OfPtx(code.bytes)) == 0;
+    none = none &&
+           (code.kind == EntryKind::kElf ? OfElf(code.bytes) == 0 : DeclaresNothing(code.bytes));
   });
   return read && none;
 }

@@ -260,6 +260,37 @@ TEST_CASE("A control call only works on the connection of its session") {
   f.CheckNeighbour();
 }
 
+TEST_CASE("A reply beyond its slot is taken once, and only by the connection of its session") {
+  HostileClientFixture f;
+  const std::string name(1000, 'k');
+  f.daemon.devices[0]->recipes.push_back({name, 0, {}});
+  const LibraryId library = f.client.Load();
+  const std::vector<uint8_t> bytes(name.begin(), name.end());
+  REQUIRE(f.client.ring->Call(Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library, 0}, bytes,
+                              5) == 0);
+  const uint32_t size = f.client.ring->slot(5).bytes;
+  CHECK(size == sizeof(wire::cuLibraryGetKernel_Reply) + name.size());
+  const auto take = [&](const TestClient& by, uint32_t slot, std::string* body) {
+    grpc::ClientContext context;
+    proto::TakeReplyRequest request;
+    request.set_session(f.client.grant.session());
+    request.set_slot(slot);
+    proto::LongReply reply;
+    const grpc::Status status = ControlOf(by)->TakeReply(&context, request, &reply);
+    *body = reply.body();
+    return status.error_code();
+  };
+  std::string body;
+  CHECK(take(f.neighbour, 5, &body) == grpc::StatusCode::NOT_FOUND);
+  CHECK(take(f.client, 6, &body) == grpc::StatusCode::NOT_FOUND);
+  CHECK(take(f.client, 0xFFFFFFFF, &body) == grpc::StatusCode::NOT_FOUND);
+  REQUIRE(take(f.client, 5, &body) == grpc::StatusCode::OK);
+  CHECK(body.size() == size);
+  CHECK(body.substr(sizeof(wire::cuLibraryGetKernel_Reply)) == name);
+  CHECK(take(f.client, 5, &body) == grpc::StatusCode::NOT_FOUND);
+  f.CheckNeighbour();
+}
+
 TEST_CASE("Malformed control calls get a reply or end the session, never the daemon") {
   HostileClientFixture f;
   const auto call = [&](const proto::CallRequest& request) {

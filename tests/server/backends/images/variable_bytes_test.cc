@@ -70,6 +70,27 @@ TEST_CASE("The variables of machine code count by their sections") {
                 {".nv.constant0.k", 536}})) == 4284);
 }
 
+TEST_CASE("An image is known to have no variables only if it is understood") {
+  const auto none = [](const std::string& image) {
+    return HasNoVariables({reinterpret_cast<const std::byte*>(image.data()), image.size()}, 90);
+  };
+  const std::string kernel =
+      ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 .ptr .global "
+      ".align "
+      "4 p) {\n.shared .b8 s[4];\nld.global.u32 %r0, [%d0];\nld.const.u32 %r0, [c];\nret;\n}\n";
+  CHECK(none(kernel));
+  CHECK_FALSE(none(kernel + ".global .u32 x;"));
+  CHECK_FALSE(none(kernel + "/* */.global .u32 x;"));
+  CHECK_FALSE(none(kernel + ".visible .const .align 4 .u32 c = 3;"));
+  CHECK_FALSE(none(kernel + ".global .attribute(.managed) .u32 m;"));
+  CHECK_FALSE(none(kernel + "/* open"));
+  CHECK_FALSE(none(kernel + "("));
+  CHECK(none(Elf({{".text.k", 128}, {".nv.constant0.k", 360}})));
+  CHECK_FALSE(none(Elf({{".text.k", 128}, {".nv.global", 4}})));
+  CHECK_FALSE(none(Elf({{".nv.constant3", 4}})));
+  CHECK_FALSE(none(std::string(ELFMAG, SELFMAG) + "garbage"));
+}
+
 TEST_CASE("Invalid images have no variables, or an impossible number of bytes") {
   CHECK(Of("") == 0);
   CHECK(Of(".global") == 0);
