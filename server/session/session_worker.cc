@@ -12,6 +12,7 @@
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/cpu_load.h"
+#include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
 #include "server/session/pinned_memory.h"
@@ -53,6 +54,22 @@ constexpr microseconds kThrottledSleep(20);
 constexpr milliseconds kActiveSleep(5);
 constexpr seconds kActiveTime(2);
 constexpr seconds kRestlessSleep(1);
+
+// Whether the operation is never throttled, because it gives the hardware no work of the program:
+// control calls, and the calls by which a client learns how far its work is. A throttled session's
+// client must learn of the end of the work that was submitted before.
+bool IsExempt(uint16_t op) {
+  switch (static_cast<Op>(op)) {
+    case Op::cuCtxSynchronize:
+    case Op::cuStreamSynchronize:
+    case Op::cuEventRecordWithFlags:
+    case Op::cuEventQuery:
+    case Op::cuEventSynchronize:
+      return true;
+    default:
+      return IsControlCall(op);
+  }
+}
 
 inline void CpuRelax() {
 #if defined(__x86_64__)
@@ -286,11 +303,10 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
   // Evicted memory comes back before any operation runs.
   const bool ready = !driver.swap().attention() || AttendToSwap(driver);
   for (int i = 0; ready && i < kBatch && session.violation().empty(); ++i) {
-    // Control calls are never throttled: they give the hardware no work of the program.
     bool exempt = false;
     if (!driver.MayRun()) [[unlikely]] {
       if (!reader.Ready()) break;
-      exempt = IsControlCall(reader.NextOp());
+      exempt = IsExempt(reader.NextOp());
       done.throttled = !exempt && !driver.Throttle();
       if (done.throttled) break;
     }
@@ -300,7 +316,7 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
       session.Violate(absl::StrCat("malformed ring: ", reader.violation()));
       break;
     }
-    if (exempt && !IsControlCall(record.op)) [[unlikely]] {
+    if (exempt && !IsExempt(record.op)) [[unlikely]] {
       session.Violate("the client changed a committed record");
       break;
     }

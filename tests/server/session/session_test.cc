@@ -6,6 +6,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -47,8 +48,9 @@ struct OpenedSession {
 };
 
 struct SessionFixture {
-  SessionFixture() {
+  explicit SessionFixture(const std::string& policy = "auto") {
     SetLogLevel(LogLevel::kError);
+    options.policy = policy;
     options.runtime_directory = directory.path;
     options.windows = TestWindows();
     options.region.staging_bytes = 1 << 16;
@@ -219,6 +221,28 @@ TEST_CASE("Calls above the limit and calls of an ended session get a reply") {
   CHECK(session->ended->get_future().get() == 77);
   CHECK(SessionFixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}).first ==
         kCudaErrorNotPermitted);
+}
+
+TEST_CASE("A throttled session still learns how far its work is, and loads code") {
+  SessionFixture f(std::filesystem::absolute("tests/policy/stopping_policy.so").string());
+  const auto stopped = f.Open(), asking = f.Open();
+  const KernelId kernel = SessionFixture::LoadKernel(*stopped, "add");
+  uint64_t sum = 0;
+  const uint64_t parameters[2] = {reinterpret_cast<uint64_t>(&sum), 1};
+  stopped->ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
+  stopped->ring->Send(Op::cuLaunchKernelEx, Launch(kernel),
+                      {reinterpret_cast<const uint8_t*>(parameters), sizeof(parameters)});
+  // These calls are never throttled. A throttled record would pass after the one above.
+  wire::cuCtxSynchronize synchronize{1, 0, {0, kNoFence, 0}};
+  CHECK(asking->ring->Call(Op::cuCtxSynchronize, synchronize) == 0);
+  CHECK(SessionFixture::LoadKernel(*asking, "add") != 0);
+  const std::string code = "code";
+  wire::cuLibraryLoadData load{};
+  load.context = 1;
+  load.image_bytes = code.size();
+  CHECK(asking->ring->Call(Op::cuLibraryLoadData, load,
+                           {reinterpret_cast<const uint8_t*>(code.data()), code.size()}) == 0);
+  CHECK(sum == 0);
 }
 
 TEST_CASE("A sleeping session sees its fault, and no other session does") {
