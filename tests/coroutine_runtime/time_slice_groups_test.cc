@@ -690,7 +690,7 @@ TEST_CASE_METHOD(ScheduledGroups, "Forced migration leaves a bound session in it
 // ---- work at another device
 
 TEST_CASE("Work at another device runs in the group of the session there") {
-  GroupFixture home, host;
+  GroupFixture host, home;  // home, which has a queue at host, ends first
   host.Give(/*urgent=*/false);
   home.Give(/*urgent=*/false);
   const auto fill = [&] {
