@@ -58,7 +58,8 @@ struct Preemption {
   const char* mode() const { return available ? "time-slice groups" : "none"; }
   static Preemption SwitchedOff() {
     Preemption off;
-    off.reason = "the configuration turns it off, by preemption = \"off\" or by strict isolation";
+    off.reason =
+        "the configuration turns it off, by preemption = \"off\" or by several engines (isolation)";
     off.switched_off = true;
     return off;
   }
@@ -137,6 +138,10 @@ class AddressSpace {
 
   // Whether work of this space is queued or running. Does not wait for the work.
   virtual bool Busy() const = 0;
+  // The host memory, in bytes, that the device holds for work of this space that is not complete. 0
+  // on devices whose queues have a fixed size, because there a full queue makes the caller wait. Any
+  // thread.
+  virtual uint64_t HeldBytes() const { return 0; }
 
   // The session has ended. Its queued work may be dropped, and running kernels are stopped if the
   // device can stop them.
@@ -303,6 +308,9 @@ struct FillRequest {
 class Queue {
  public:
   virtual ~Queue() = default;
+  // From this call on, `space` is the one whose session uses the queue. What Record() and Wait() hold
+  // counts for it (AddressSpace::HeldBytes). Call while the queue has no work.
+  virtual void Serve(AddressSpace& space) {}
   // Reads `parameters` (info().parameter_bytes bytes) during the call. For invalid shapes, returns
   // the CUresult that CUDA gives.
   virtual absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,

@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(
   std::unique_ptr<DeviceScheduler> scheduler(
       new DeviceScheduler(device, std::move(policy), std::move(tenants), clock, options));
   {
-    const std::lock_guard<std::mutex> lock(scheduler->mutex_);
+    const MutexLock lock(&scheduler->mutex_);
     DETSHARE_RETURN_IF_ERROR(scheduler->MakePartitions(*scheduler->policy_, scheduler->tenants_));
   }
   if (options.own_thread) {
@@ -129,10 +129,10 @@ absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(
 
 DeviceScheduler::~DeviceScheduler() {
   {
-    const std::lock_guard<std::mutex> lock(wake_mutex_);
+    const MutexLock lock(&wake_mutex_);
     stopping_ = true;
   }
-  woken_.notify_all();
+  woken_.SignalAll();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -174,7 +174,7 @@ const DeviceScheduler::Place& DeviceScheduler::PlaceAt(int index) const {
 }
 
 void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool followed) {
-  const auto limits = [&](const policy::Limits& from) {
+  const auto limits = [&](const policy::Limits& from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     SchedEntity::BoundLimits to;
     to.partition = PlaceAt(from.partition).partition;
     to.long_partition = PlaceAt(from.long_partition).partition;
@@ -288,7 +288,7 @@ policy::Tenant DeviceScheduler::TenantOf(const std::string& name) const {
 void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant,
                           GpuCoroutine& coroutine) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     auto entry = std::make_unique<Entry>();
     entry->id = session;
     entry->opened_at = clock_.NowNanoseconds();
@@ -310,7 +310,7 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
 void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutine) {
   coroutine.Detach();
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     for (const auto& entry : entries_) {
       if (entry->id != session) continue;
       if (trace_ != nullptr && ended_.size() < kMaxEnded)
@@ -325,7 +325,7 @@ void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutin
 
 absl::Status DeviceScheduler::SetPolicy(std::unique_ptr<policy::Policy> policy) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     DETSHARE_RETURN_IF_ERROR(policy->Check(tenants_));
     DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy, tenants_));
     policy_ = std::move(policy);
@@ -337,7 +337,7 @@ absl::Status DeviceScheduler::SetPolicy(std::unique_ptr<policy::Policy> policy) 
 
 absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     DETSHARE_RETURN_IF_ERROR(policy_->Check(tenants));
     DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy_, tenants));
     tenants_ = std::move(tenants);
@@ -352,7 +352,7 @@ absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
 absl::Status DeviceScheduler::SetPolicyAndTenants(std::unique_ptr<policy::Policy> policy,
                                                   std::vector<policy::Tenant> tenants) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     DETSHARE_RETURN_IF_ERROR(policy->Check(tenants));
     DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy, tenants));
     policy_ = std::move(policy);
@@ -375,7 +375,7 @@ absl::Status DeviceScheduler::StartTrace() {
     DETSHARE_ASSIGN_OR_RETURN(reference->urgent, ReferenceOn(device_, *device_.urgent(), clock_));
   }
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     trace_ = std::move(reference);
     ended_.clear();
     for (const auto& entry : entries_) entry->entity->trace().Start();
@@ -387,7 +387,7 @@ absl::Status DeviceScheduler::StartTrace() {
 
 void DeviceScheduler::StopTrace() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     trace_ = nullptr;
     for (const auto& entry : entries_) entry->entity->trace().Stop();
     Decide();
@@ -396,7 +396,7 @@ void DeviceScheduler::StopTrace() {
 }
 
 std::vector<DeviceScheduler::Traced> DeviceScheduler::FetchTrace() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::vector<Traced> traced = std::exchange(ended_, {});
   for (const auto& entry : entries_) traced.push_back({entry->id, entry->entity->trace().Fetch()});
   return traced;
@@ -406,20 +406,20 @@ std::vector<DeviceScheduler::Traced> DeviceScheduler::FetchTrace() {
 
 void DeviceScheduler::Wake() {
   {
-    const std::lock_guard<std::mutex> lock(wake_mutex_);
+    const MutexLock lock(&wake_mutex_);
     if (news_) return;
     news_ = true;
   }
-  woken_.notify_one();
+  woken_.Signal();
 }
 
 bool DeviceScheduler::AskIfDue() {
   bool news;
   {
-    const std::lock_guard<std::mutex> lock(wake_mutex_);
+    const MutexLock lock(&wake_mutex_);
     news = std::exchange(news_, false);
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (!news && clock_.NowNanoseconds() < ask_at_) return false;
   Decide();
   return true;
@@ -430,16 +430,18 @@ void DeviceScheduler::Run() {
   for (;;) {
     policy::Nanoseconds wait = policy::kForever;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(&mutex_);
       if (ask_at_ != policy::kForever) wait = ask_at_ - clock_.NowNanoseconds();
     }
     {
-      std::unique_lock<std::mutex> lock(wake_mutex_);
-      const auto due = [this] { return news_ || stopping_; };
+      MutexLock lock(&wake_mutex_);
+      const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(wake_mutex_) {
+        return news_ || stopping_;
+      };
       if (wait == policy::kForever) {
-        woken_.wait(lock, due);
+        woken_.Wait(&wake_mutex_, due);
       } else if (wait > 0) {
-        woken_.wait_for(lock, std::chrono::nanoseconds(wait), due);
+        woken_.WaitFor(&wake_mutex_, std::chrono::nanoseconds(wait), due);
       }
       if (stopping_) return;
     }
@@ -464,23 +466,25 @@ const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partitio
 
 std::vector<PartitionView> DeviceScheduler::Partitions() const {
   std::vector<PartitionView> views;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const auto& place : places_) {
     PartitionView view;
     view.name = place->name;
     view.first_sm = place->partition->first_sm();
     view.sm_count = place->partition->sm_count();
-    view.sessions =
-        static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
+    view.sessions = static_cast<int>(std::count_if(
+        entries_.begin(), entries_.end(),
+        [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
           return !Preempts(*entry) && &PlaceAt(entry->grant.idle.partition) == place.get();
         }));
     views.push_back(std::move(view));
   }
   if (device_.urgent() != nullptr) {
-    views.push_back(
-        {kUrgentPlace, 0, device_.urgent()->sm_count(),
-         static_cast<int>(std::count_if(entries_.begin(), entries_.end(),
-                                        [&](const auto& entry) { return Preempts(*entry); }))});
+    views.push_back({kUrgentPlace, 0, device_.urgent()->sm_count(),
+                     static_cast<int>(std::count_if(
+                         entries_.begin(), entries_.end(),
+                         [&](const auto& entry)
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Preempts(*entry); }))});
   }
   return views;
 }
@@ -492,7 +496,7 @@ WorkTotals DeviceScheduler::TotalsOf(const Entry& entry) {
 }
 
 std::map<std::string, DeviceScheduler::TenantTotals> DeviceScheduler::Totals() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::map<std::string, TenantTotals> all;
   for (const auto& [name, work] : gone_.all()) all[name] = {TenantOf(name), work};
   for (const auto& entry : entries_)
@@ -501,12 +505,12 @@ std::map<std::string, DeviceScheduler::TenantTotals> DeviceScheduler::Totals() c
 }
 
 policy::Tenant DeviceScheduler::SettingsOf(const std::string& tenant) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return TenantOf(tenant);
 }
 
 bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const auto& entry : entries_) {
     if (entry->id != session) continue;
     state->tenant = entry->tenant;

@@ -13,11 +13,9 @@
 // until the time that the policy named.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +28,7 @@
 #include "coroutine_runtime/trace_event.h"
 #include "coroutine_runtime/work_totals.h"
 #include "policy/policy.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -119,16 +118,19 @@ class DeviceScheduler {
   DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
                   std::vector<policy::Tenant> tenants, const Clock& clock, Options options);
 
-  // The functions up to TotalsOf() require mutex_.
   absl::Status MakePartitions(const policy::Policy& policy,
-                              const std::vector<policy::Tenant>& tenants);
-  void Decide();
-  void Publish(Entry& entry, const policy::Grant& grant, bool followed);
-  policy::Tenant TenantOf(const std::string& name) const;
-  const Place& PlaceAt(int index) const;
+                              const std::vector<policy::Tenant>& tenants)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Publish(Entry& entry, const policy::Grant& grant, bool followed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  policy::Tenant TenantOf(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Place& PlaceAt(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether its work runs in the urgent time-slice group.
-  bool Preempts(const Entry& entry) const;
-  const Place* PlaceOf(const Partition* partition) const;  // null if it is not in places_
+  bool Preempts(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null if it is not in places_.
+  const Place* PlaceOf(const Partition* partition) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The scheduler's mutex is held.
   static WorkTotals TotalsOf(const Entry& entry);
 
   void Wake();
@@ -140,21 +142,24 @@ class DeviceScheduler {
   const std::unique_ptr<SchedBoard> board_;
   const std::unique_ptr<DurationTable> durations_;
 
-  mutable std::mutex mutex_;  // guards the members up to gone_
-  std::unique_ptr<policy::Policy> policy_;
-  std::vector<policy::Tenant> tenants_;
-  std::vector<policy::SmRange> ranges_;          // of places_
-  std::vector<std::unique_ptr<Place>> places_;   // never shrinks
-  std::vector<std::unique_ptr<Entry>> entries_;  // in the order in which the sessions began
-  policy::Nanoseconds ask_at_ = policy::kForever;
-  std::shared_ptr<const TraceReference> trace_;  // null while there is no trace
-  std::vector<Traced> ended_;                    // the rest of the traces of ended sessions
-  ByTenant<WorkTotals> gone_;                    // the work of ended sessions
+  mutable Mutex mutex_;
+  std::unique_ptr<policy::Policy> policy_ ABSL_GUARDED_BY(mutex_);
+  std::vector<policy::Tenant> tenants_ ABSL_GUARDED_BY(mutex_);
+  std::vector<policy::SmRange> ranges_ ABSL_GUARDED_BY(mutex_);         // of places_
+  std::vector<std::unique_ptr<Place>> places_ ABSL_GUARDED_BY(mutex_);  // never shrinks
+  // In the order in which the sessions began.
+  std::vector<std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  policy::Nanoseconds ask_at_ ABSL_GUARDED_BY(mutex_) = policy::kForever;
+  // Null while there is no trace.
+  std::shared_ptr<const TraceReference> trace_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Traced> ended_ ABSL_GUARDED_BY(mutex_);  // the rest of the traces of ended sessions
+  ByTenant<WorkTotals> gone_ ABSL_GUARDED_BY(mutex_);  // the work of ended sessions
 
   // Workers hold it for a moment only. Never held together with mutex_.
-  std::mutex wake_mutex_;  // guards woken_, news_ and stopping_
-  std::condition_variable woken_;
-  bool news_ = false, stopping_ = false;
+  Mutex wake_mutex_;
+  CondVar woken_;
+  bool news_ ABSL_GUARDED_BY(wake_mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(wake_mutex_) = false;
   std::thread thread_;
 };
 

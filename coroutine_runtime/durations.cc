@@ -169,7 +169,7 @@ void OperationDurations::Publish() {
 
 void OperationDurations::Add(int size_class, Nanoseconds time, bool contended) {
   if (time < 1 || static_cast<float>(time) > kLongest) return;
-  const std::lock_guard<std::mutex> lock(table_.mutex_);
+  const MutexLock lock(&table_.mutex_);
   if (this == table_.overflow_.get()) return;
   Learn(size_class, static_cast<float>(time), contended);
   Publish();
@@ -186,7 +186,7 @@ DurationTable::~DurationTable() = default;
 
 OperationDurations* DurationTable::FindOrAdd(const OperationKey& key,
                                              const OperationTraits& traits) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto found = operations_.find(key);
   if (found != operations_.end()) {
     if (std::exchange(found->second->age_, 0) != 0) ++changes_;
@@ -199,17 +199,17 @@ OperationDurations* DurationTable::FindOrAdd(const OperationKey& key,
 }
 
 size_t DurationTable::size() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return operations_.size();
 }
 
 uint64_t DurationTable::changes() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return changes_;
 }
 
 std::vector<OperationDurations::Record> DurationTable::Records() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::vector<OperationDurations::Record> records;
   for (const auto& [key, operation] : operations_) {
     OperationDurations::Record record;
@@ -229,7 +229,7 @@ std::vector<OperationDurations::Record> DurationTable::Records() const {
 }
 
 size_t DurationTable::Restore(absl::Span<const OperationDurations::Record> records) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   size_t taken = 0;
   for (const OperationDurations::Record& record : records) {
     if (operations_.size() >= kMaxOperations) break;

@@ -20,7 +20,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +27,7 @@
 #include "absl/types/span.h"
 #include "coroutine_runtime/device.h"
 #include "policy/policy.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -160,10 +160,10 @@ class DurationTable {
   };
 
   const int sm_count_;
-  mutable std::mutex mutex_;
-  uint64_t changes_ = 0;  // guarded by mutex_
-  absl::flat_hash_map<OperationKey, std::unique_ptr<OperationDurations>, Hash>
-      operations_;                                // guarded by mutex_
+  mutable Mutex mutex_;
+  uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<OperationKey, std::unique_ptr<OperationDurations>, Hash> operations_
+      ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<OperationDurations> overflow_;  // shared by operations beyond kMaxOperations
 };
 

@@ -49,7 +49,7 @@ Executor::~Executor() {
 
 void Executor::Post(std::function<void()> function) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     posted_.push_back(std::move(function));
   }
   has_posted_.store(true, std::memory_order_release);
@@ -78,7 +78,7 @@ size_t Executor::Poll() {
   if (has_posted_.load(std::memory_order_acquire)) {
     std::vector<std::function<void()>> functions;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       has_posted_.store(false, std::memory_order_relaxed);
       functions.swap(posted_);
     }

@@ -11,10 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "coroutine_runtime/task.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -77,8 +77,8 @@ class Executor {
 
   // Set (release) after an entry is added to posted_, so the owner sees it without taking the lock.
   std::atomic<bool> has_posted_{false};
-  std::mutex mutex_;
-  std::vector<std::function<void()>> posted_;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
 
   bool aborted_ = false;
   std::vector<FenceAwaiter*>

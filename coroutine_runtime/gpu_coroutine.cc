@@ -364,8 +364,8 @@ absl::StatusOr<PeerQueue*> GpuCoroutine::FindOrCreatePeerQueue(LogicalStream& st
     if (peer.IsAt(host.queues_) && host.IsInGroup(peer.partition())) return &peer;
   }
   const int priority = QueuePriority(host.device_.properties(), stream.priority, binding_.urgent());
-  DETSHARE_ASSIGN_OR_RETURN(PeerQueue peer,
-                            PeerQueue::Create(device_, host.queues_, partition, priority));
+  DETSHARE_ASSIGN_OR_RETURN(
+      PeerQueue peer, PeerQueue::Create(device_, host.queues_, partition, priority, host.space_));
   stream.peers.push_back(std::move(peer));
   return &stream.peers.back();
 }

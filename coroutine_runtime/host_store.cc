@@ -7,13 +7,13 @@ namespace detshare {
 HostBlock::~HostBlock() {
   if (memory_ == nullptr) return;
   munmap(memory_, bytes_);
-  const std::lock_guard<std::mutex> lock(store_->mutex_);
+  const MutexLock lock(&store_->mutex_);
   store_->used_ -= bytes_;
 }
 
 absl::StatusOr<HostBlock> HostStore::Take(uint64_t bytes) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (bytes == 0 || bytes > limit_ - used_)
       return absl::ResourceExhaustedError("the host's room for evicted device memory is used up");
     used_ += bytes;
@@ -21,7 +21,7 @@ absl::StatusOr<HostBlock> HostStore::Take(uint64_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     used_ -= bytes;
     return absl::ResourceExhaustedError("the host has no memory left");
   }
@@ -37,7 +37,7 @@ absl::StatusOr<HostBlock> HostStore::Take(uint64_t bytes) {
 }
 
 uint64_t HostStore::used() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return used_;
 }
 

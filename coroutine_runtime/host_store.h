@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -51,8 +51,8 @@ class HostStore {
  private:
   friend class HostBlock;
   const uint64_t limit_;
-  mutable std::mutex mutex_;
-  uint64_t used_ = 0;  // guarded by mutex_
+  mutable Mutex mutex_;
+  uint64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace detshare

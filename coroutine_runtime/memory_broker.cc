@@ -28,7 +28,7 @@ class MemoryBroker::Ticket final : public RoomTicket {
         asked_at(account.broker_.clock_.NowNanoseconds()) {}
   ~Ticket() override {
     MemoryBroker& broker = account.broker_;
-    const std::lock_guard<std::mutex> lock(broker.mutex_);
+    const MutexLock lock(&broker.mutex_);
     if (state_.load(std::memory_order_relaxed) == kWaiting) {
       std::erase(broker.line_, this);
       account.waiting_.fetch_sub(1, std::memory_order_relaxed);
@@ -57,7 +57,7 @@ std::unique_ptr<MemoryBroker::Account> MemoryBroker::Open(uint64_t session,
                                                           std::function<void()> attend) {
   std::unique_ptr<Account> account(
       new Account(*this, session, tenant_class, memory, std::move(attend)));
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   accounts_.push_back(account.get());
   return account;
 }
@@ -140,21 +140,21 @@ void MemoryBroker::Advance() {
 // ---- one session
 
 void MemoryBroker::Account::Leave() {
-  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  const MutexLock lock(&broker_.mutex_);
   leaving_ = true;
   moving_ = false;
   ordered_.store(0, std::memory_order_relaxed);
 }
 
 MemoryBroker::Account::~Account() {
-  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  const MutexLock lock(&broker_.mutex_);
   std::erase(broker_.accounts_, this);
   broker_.Advance();
 }
 
 std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes, uint64_t part) {
   auto ticket = std::make_unique<Ticket>(*this, bytes, part);
-  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  const MutexLock lock(&broker_.mutex_);
   waiting_.fetch_add(1, std::memory_order_relaxed);
   broker_.line_.push_back(ticket.get());
   broker_.Advance();
@@ -171,18 +171,18 @@ std::unique_ptr<RoomTicket> MemoryBroker::Account::AskToReturn(uint64_t more) {
 }
 
 void MemoryBroker::Account::Look() {
-  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  const MutexLock lock(&broker_.mutex_);
   if (broker_.clock_.NowNanoseconds() - broker_.looked_at_ >= kLookInterval) broker_.Advance();
 }
 
 uint64_t MemoryBroker::Account::Begin() {
-  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  const MutexLock lock(&broker_.mutex_);
   moving_ = ordered();
   return ordered_.load(std::memory_order_relaxed);
 }
 
 void MemoryBroker::Account::End(bool went) {
-  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  const MutexLock lock(&broker_.mutex_);
   moving_ = false;
   ordered_.store(0, std::memory_order_relaxed);
   if (!went) could_not_go_ = broker_.clock_.NowNanoseconds();

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +29,7 @@
 #include "coroutine_runtime/memory_room.h"
 #include "coroutine_runtime/swap_counters.h"
 #include "policy/eviction.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -53,10 +53,9 @@ class MemoryBroker {
  private:
   class Ticket;
 
-  // These require mutex_.
-  void Advance();
-  void Resolve(Ticket& ticket, RoomTicket::State state);
-  void WithdrawOldOrders(policy::Nanoseconds now);
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Resolve(Ticket& ticket, RoomTicket::State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WithdrawOldOrders(policy::Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Device& device_;
   HostStore& store_;
@@ -64,11 +63,11 @@ class MemoryBroker {
   const Clock& clock_;
   const policy::EvictionParameters parameters_;
 
-  std::mutex mutex_;  // guards the members below
-  std::vector<Account*> accounts_;
-  std::vector<Ticket*> line_;  // without a reply, in the order of arrival
-  Ticket* granted_ = nullptr;
-  policy::Nanoseconds looked_at_ = 0;
+  Mutex mutex_;
+  std::vector<Account*> accounts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Ticket*> line_ ABSL_GUARDED_BY(mutex_);  // without a reply, in the order of arrival
+  Ticket* granted_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  policy::Nanoseconds looked_at_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // One session on the device. Threading: the owner's thread, unless a method says otherwise.

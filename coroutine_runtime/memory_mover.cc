@@ -29,12 +29,12 @@ struct MemoryMover::Job {
   const std::atomic<bool>& stop;
   std::atomic<size_t> next{0};      // the next chunk; relaxed: publishes nothing else
   std::atomic<bool> failed{false};  // relaxed: only makes the other channels end early
-  std::mutex mutex;
-  absl::Status status;  // guarded by mutex
+  Mutex mutex;
+  absl::Status status ABSL_GUARDED_BY(mutex);
 
   void Fail(absl::Status why) {
     failed.store(true, std::memory_order_relaxed);
-    const std::lock_guard<std::mutex> lock(mutex);
+    const MutexLock lock(&mutex);
     status.Update(why);
   }
 };
@@ -82,7 +82,7 @@ absl::Status MemoryMover::Move(AddressSpace& space, Direction direction,
           {piece.address + done, piece.host + done, std::min(kChunkBytes, piece.bytes - done)});
     }
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   DETSHARE_RETURN_IF_ERROR(MakeStaging());
   DETSHARE_RETURN_IF_ERROR(space.RegisterHost(staging_, staging_bytes_));
   Job job{space, direction, std::move(chunks), stop, {}, {}, {}, {}};
@@ -92,7 +92,9 @@ absl::Status MemoryMover::Move(AddressSpace& space, Direction direction,
     threads.emplace_back([this, &job, channel] { RunChannel(job, channel); });
   RunChannel(job, 0);
   for (std::thread& thread : threads) thread.join();
-  job.status.Update(space.UnregisterHost(staging_));
+  const absl::Status left = space.UnregisterHost(staging_);
+  const MutexLock job_lock(&job.mutex);
+  job.status.Update(left);
   return job.status;
 }
 

@@ -11,13 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/queue_pool.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -47,7 +47,7 @@ class MemoryMover {
   static constexpr uint64_t kChunkBytes = 4 << 20;
   struct Job;
 
-  absl::Status MakeStaging();
+  absl::Status MakeStaging() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunChannel(Job& job, int channel);
   absl::Status MoveChunk(Job& job, Queue& queue, int channel, uint64_t turn,
                          const MovePiece& chunk);
@@ -55,13 +55,15 @@ class MemoryMover {
   Device& device_;
   QueuePool& queues_;
   const int channels_;
-  std::mutex mutex_;  // held for a whole move; guards the members below
+  // Held for a whole move. It also guards the staging area, which the copy channels of the move use
+  // meanwhile.
+  Mutex mutex_;
   // The staging area, followed by a fence for each copy channel.
   std::byte* staging_ = nullptr;
   uint64_t staging_bytes_ = 0;
   // Keeps the staging area registered with the device between moves, because unregistering drains
   // the device. Null if the space could not be created.
-  std::unique_ptr<AddressSpace> keeper_;
+  std::unique_ptr<AddressSpace> keeper_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare

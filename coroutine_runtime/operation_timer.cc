@@ -9,6 +9,9 @@ namespace {
 constexpr size_t kMaxSamples = 32;
 // Operations that are measured at a time while a trace is taken.
 constexpr size_t kMaxTraced = 2048;
+// Operations whose time is read at once. Reading one takes microseconds, in which the worker submits
+// nothing.
+constexpr int kMaxTaken = 4;
 
 }  // namespace
 
@@ -81,7 +84,8 @@ void OperationTimer::Cover(const LogicalStream& stream, const FencePoint& point)
 }
 
 void OperationTimer::Take() {
-  for (size_t i = 0; i < samples_.size();) {
+  int taken = 0;
+  for (size_t i = 0; i < samples_.size() && taken < kMaxTaken;) {
     Sample& sample = samples_[i];
     if (sample.stream != nullptr || !sample.point.reached()) {
       ++i;
@@ -89,6 +93,7 @@ void OperationTimer::Take() {
     }
     const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
     if (elapsed.ok()) NoteTime(sample, static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
+    ++taken;
     KeepMarkers(sample);
     if (i + 1 != samples_.size()) sample = std::move(samples_.back());
     samples_.pop_back();

@@ -22,10 +22,10 @@ namespace detshare {
 
 class PeerQueue {
  public:
-  // `home`: the stream's own device. `host`: the pool of the other device, which `partition` and
-  // `priority` (QueuePriority()) are of.
+  // `home`: the stream's own device. `host`: the pool of the other device, which `partition`,
+  // `priority` (QueuePriority()) and `space` are of.
   static absl::StatusOr<PeerQueue> Create(Device& home, QueuePool& host, Partition& partition,
-                                          int priority);
+                                          int priority, AddressSpace& space);
 
   bool IsAt(const QueuePool& host) const { return host_ == &host; }
   // Where the queue is.

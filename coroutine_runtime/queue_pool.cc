@@ -25,7 +25,7 @@ int QueuePool::Clamp(int priority) const {
 absl::StatusOr<std::unique_ptr<Queue>> QueuePool::Acquire(Partition& partition, int priority) {
   priority = Clamp(priority);
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     std::vector<std::unique_ptr<Queue>>& idle = idle_[{&partition, priority}];
     if (!idle.empty()) {
       std::unique_ptr<Queue> queue = std::move(idle.back());
@@ -39,21 +39,21 @@ absl::StatusOr<std::unique_ptr<Queue>> QueuePool::Acquire(Partition& partition, 
   }
   absl::StatusOr<std::unique_ptr<Queue>> queue = partition.CreateQueue(priority);
   if (!queue.ok()) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     --existing_;
   }
   return queue;
 }
 
 void QueuePool::Release(Partition& partition, int priority, std::unique_ptr<Queue> queue) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   idle_[{&partition, Clamp(priority)}].push_back(std::move(queue));
 }
 
 void QueuePool::Discard(std::unique_ptr<Queue> queue) {
   if (queue == nullptr) return;
   queue.reset();
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   --existing_;
 }
 
@@ -70,9 +70,10 @@ absl::Status QueuePool::Prepare(Partition& partition, int priority, int count) {
 }
 
 absl::StatusOr<PooledQueue> PooledQueue::Acquire(QueuePool& pool, Partition& partition,
-                                                 int priority) {
+                                                 int priority, AddressSpace& space) {
   absl::StatusOr<std::unique_ptr<Queue>> queue = pool.Acquire(partition, priority);
   if (!queue.ok()) return queue.status();
+  (*queue)->Serve(space);
   PooledQueue loan;
   loan.pool_ = &pool;
   loan.partition_ = &partition;

@@ -3,13 +3,13 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -43,9 +43,10 @@ class QueuePool {
 
   Device& device_;
   const int limit_;
-  std::mutex mutex_;
-  int existing_ = 0;
-  std::map<std::pair<Partition*, int>, std::vector<std::unique_ptr<Queue>>> idle_;
+  Mutex mutex_;
+  int existing_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::pair<Partition*, int>, std::vector<std::unique_ptr<Queue>>> idle_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 // A queue on loan from a pool, which outlives it. Empty if made without a pool.
@@ -55,8 +56,9 @@ class QueuePool {
 class PooledQueue {
  public:
   PooledQueue() = default;
-  // Errors are those of QueuePool::Acquire().
-  static absl::StatusOr<PooledQueue> Acquire(QueuePool& pool, Partition& partition, int priority);
+  // For the session of `space`. Errors are those of QueuePool::Acquire().
+  static absl::StatusOr<PooledQueue> Acquire(QueuePool& pool, Partition& partition, int priority,
+                                             AddressSpace& space);
   PooledQueue(PooledQueue&&) = default;
   PooledQueue& operator=(PooledQueue&& other) noexcept;
   ~PooledQueue();

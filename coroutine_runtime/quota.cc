@@ -1,9 +1,27 @@
 #include "coroutine_runtime/quota.h"
 
+#include "absl/strings/cord.h"
+
 namespace detshare {
+
+// The name of a payload, as absl::Status wants it.
+constexpr char kLimit[] = "detshare/limit";
+
+absl::Status MarkLimit(absl::Status status) {
+  status.SetPayload(kLimit, absl::Cord());
+  return status;
+}
+
+bool IsLimit(const absl::Status& status) { return status.GetPayload(kLimit).has_value(); }
 
 QuotaCharge::~QuotaCharge() {
   if (quota_ != nullptr) quota_->used_.fetch_sub(bytes_, std::memory_order_relaxed);
+}
+
+void QuotaCharge::Set(uint64_t bytes) {
+  if (quota_ == nullptr || bytes == bytes_) return;
+  quota_->used_.fetch_add(bytes - bytes_, std::memory_order_relaxed);
+  bytes_ = bytes;
 }
 
 std::optional<QuotaCharge> Quota::TryTake(const std::shared_ptr<Quota>& quota, uint64_t bytes) {

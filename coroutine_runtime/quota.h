@@ -16,11 +16,18 @@ namespace detshare {
 
 class Quota;
 
+// Marks an error as the refusal of a limit that an operator has set, so that the user learns of its
+// message. The mark outlives copies of the status.
+absl::Status MarkLimit(absl::Status status);
+bool IsLimit(const absl::Status& status);
+
 // An amount taken from a quota, given back when the charge ends. Threading: any thread, one at a
 // time.
 class QuotaCharge {
  public:
   QuotaCharge() = default;
+  // An amount of 0. A null quota is unlimited.
+  explicit QuotaCharge(std::shared_ptr<Quota> quota) : quota_(std::move(quota)) {}
   QuotaCharge(QuotaCharge&& other) noexcept
       : quota_(std::move(other.quota_)), bytes_(std::exchange(other.bytes_, 0)) {}
   QuotaCharge& operator=(QuotaCharge&& other) noexcept {
@@ -29,6 +36,10 @@ class QuotaCharge {
     return *this;
   }
   ~QuotaCharge();
+
+  // Changes the amount, even beyond the quota's limit: for what is there already. Nothing more is
+  // granted until enough has been given back.
+  void Set(uint64_t bytes);
 
  private:
   friend class Quota;

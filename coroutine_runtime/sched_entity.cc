@@ -71,7 +71,7 @@ bool SchedBoard::EnterTurn(bool preempting, uint64_t group) {
 SchedEntity::~SchedEntity() { Forget(); }
 
 void SchedEntity::Publish(Assignment assignment) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   published_ = std::move(assignment);
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
@@ -97,7 +97,7 @@ SchedEntityReport SchedEntity::report() const {
   report.operations = Get(figures_.operations);
   report.passes = Get(figures_.passes);
   report.partition = Get(figures_.partition);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   report.tokens = tokens_view_;
   return report;
 }
@@ -123,7 +123,7 @@ WorkTotals SchedEntity::totals() const {
 
 void SchedEntity::Refresh() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     seen_ = version_.load(std::memory_order_relaxed);
     assignment_ = published_;
   }
@@ -356,7 +356,7 @@ void SchedEntity::ResultRead() {
 
 void SchedEntity::PublishTokens() {
   const policy::TokenView view = tokens_.View();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   tokens_view_ = view;
   news_ = news_ || view.tokens != 0;
 }

@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -30,6 +29,7 @@
 #include "coroutine_runtime/work_totals.h"
 #include "policy/policy.h"
 #include "proto/latency_histogram.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -330,9 +330,9 @@ class alignas(64) SchedEntity {
   // ---- published assignments. Publish() stores the version after the assignment, under the lock
   // that the worker takes to read the assignment. So the version is relaxed.
   alignas(64) std::atomic<uint64_t> version_{0};
-  mutable std::mutex mutex_;
-  Assignment published_;           // guarded by mutex_
-  policy::TokenView tokens_view_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  Assignment published_ ABSL_GUARDED_BY(mutex_);
+  policy::TokenView tokens_view_ ABSL_GUARDED_BY(mutex_);
 
   // ---- the figures of report(). Only the worker stores them. Relaxed: each figure is independent.
   struct alignas(64) Figures {

@@ -12,7 +12,7 @@ absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvent::Create(Device& device)
 }
 
 absl::Status SharedEvent::Record(Queue& queue, uint64_t* number) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   DETSHARE_RETURN_IF_ERROR(queue.Record(*marker_));
   *number = recorded_.load(std::memory_order_relaxed) + 1;
   recorded_.store(*number, std::memory_order_release);
@@ -27,7 +27,7 @@ void SharedEvent::Reach(uint64_t number) {
 }
 
 absl::StatusOr<bool> SharedEvent::Complete() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const uint64_t last = recorded();
   if (reached_.load(std::memory_order_acquire) >= last) return true;
   const absl::StatusOr<bool> reached = device_.Reached(*marker_);
@@ -36,7 +36,7 @@ absl::StatusOr<bool> SharedEvent::Complete() {
 }
 
 absl::Status SharedEvent::Wait(Queue& queue) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return recorded_.load(std::memory_order_relaxed) == 0 ? absl::OkStatus() : queue.Wait(*marker_);
 }
 

@@ -14,11 +14,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -48,7 +48,7 @@ class SharedEvent {
       : device_(device), marker_(std::move(marker)) {}
 
   Device& device_;
-  std::mutex mutex_;  // makes a recording one step for waiting sessions
+  Mutex mutex_;  // makes a recording one step for waiting sessions
   const std::unique_ptr<Marker> marker_;
   std::atomic<uint64_t> recorded_{0};  // changed under mutex_
   std::atomic<uint64_t> reached_{0};

@@ -42,7 +42,7 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
   }
   if (target == nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(PooledQueue queue,
-                              PooledQueue::Acquire(queues_, partition, priority));
+                              PooledQueue::Acquire(queues_, partition, priority, space_));
     stream.queues.push_back(std::move(queue));
     target = stream.queues.back().get();
   }
@@ -157,7 +157,7 @@ absl::Status StreamOrder::MoveCollector(LogicalContext& context) {
   if (before != nullptr && before->partition() == &whole) return absl::OkStatus();
   PooledQueue& target = context.collectors[&whole == device_.urgent()];
   if (target.get() == nullptr) {
-    DETSHARE_ASSIGN_OR_RETURN(target, PooledQueue::Acquire(queues_, whole, 0));
+    DETSHARE_ASSIGN_OR_RETURN(target, PooledQueue::Acquire(queues_, whole, 0, space_));
   }
   if (context.collector_marker == nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(context.collector_marker, device_.CreateMarker(/*timed=*/false));

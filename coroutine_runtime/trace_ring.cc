@@ -3,7 +3,7 @@
 namespace detshare {
 
 void TraceRing::Start() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (owned_ == nullptr) {
     owned_ = std::make_unique<TraceEvent[]>(kPlaces);
     places_.store(owned_.get(), std::memory_order_release);
@@ -20,7 +20,7 @@ void TraceRing::Stop() { on_.store(false, std::memory_order_relaxed); }
 
 TraceRing::Fetched TraceRing::Fetch() {
   Fetched fetched;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (owned_ == nullptr) return fetched;
   const uint64_t end = written_.load(std::memory_order_acquire);
   const uint64_t begin = read_.load(std::memory_order_relaxed);
@@ -47,7 +47,7 @@ void TraceRing::Add(const TraceEvent& event) {
 
 uint32_t TraceRing::Name(std::string_view name) {
   if (!on()) return 0;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto found = names_.find(std::string(name));
   if (found != names_.end()) return found->second;
   if (names_.size() >= kMaxNames) return 0;

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +19,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "coroutine_runtime/trace_event.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -60,11 +60,11 @@ class TraceRing {
   std::atomic<uint64_t> lost_{0};  // since the last fetch; relaxed
   // Release: publishes the places. They exist as long as the ring.
   std::atomic<TraceEvent*> places_{nullptr};
-  std::unique_ptr<TraceEvent[]> owned_;  // guarded by mutex_
 
-  std::mutex mutex_;  // guards the members below
-  absl::flat_hash_map<std::string, uint32_t> names_;
-  std::vector<std::pair<uint32_t, std::string>> fresh_;  // not fetched yet
+  Mutex mutex_;
+  std::unique_ptr<TraceEvent[]> owned_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, uint32_t> names_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::pair<uint32_t, std::string>> fresh_ ABSL_GUARDED_BY(mutex_);  // not fetched yet
 };
 
 }  // namespace detshare

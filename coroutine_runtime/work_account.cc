@@ -112,7 +112,9 @@ void WorkAccount::NoteWait(LogicalStream& stream) {
 }
 
 void WorkAccount::NoteWait(LogicalStream& stream, const FencePoint& awaited) {
-  if (binding_.followed() && !stream.IsParked()) stream.work.awaited = awaited;
+  // A fence behind both waits shows when the later one has ended.
+  if (stream.IsParked()) return NoteWait(stream);
+  if (binding_.followed()) stream.work.awaited = awaited;
 }
 
 void WorkAccount::End(LogicalStream& stream) {

@@ -60,7 +60,7 @@ class WorkAccount {
   void BeforeWait(LogicalStream& stream);
   // The stream waits from here on, until the work that was submitted last is complete.
   void NoteWait(LogicalStream& stream);
-  // The same until `awaited` is reached. Ignored if the stream already waits.
+  // The same for a wait until `awaited` is reached.
   void NoteWait(LogicalStream& stream, const FencePoint& awaited);
 
   // ---- the session

@@ -49,72 +49,96 @@ struct BestEffortRules {
 
 // A policy that calls BestEffortRules::Of() lists all of these among its parameters.
 inline constexpr Parameter kBestEffortWindow = {
-    "window", ParameterKind::kDuration,
-    "100us",  "1us",
-    "1s",     "largest device time in flight of best-effort work"};
+    .name = "window",
+    .kind = ParameterKind::kDuration,
+    .default_value = "100us",
+    .min = "1us",
+    .max = "1s",
+    .help = "largest device time in flight of best-effort work"};
 inline constexpr Parameter kBestEffortMinWindow = {
-    "min_window", ParameterKind::kDuration,
-    "30us",       "1us",
-    "1s",         "window of best-effort work whose operations are short"};
+    .name = "min_window",
+    .kind = ParameterKind::kDuration,
+    .default_value = "30us",
+    .min = "1us",
+    .max = "1s",
+    .help = "window of best-effort work whose operations are short"};
 inline constexpr Parameter kBestEffortLongOperation = {
-    "long_operation",
-    ParameterKind::kDuration,
-    "300us",
-    "1us",
-    "10s",
-    "operations that delay others at least this long leave SMs free"};
-inline constexpr Parameter kBestEffortLongShare = {
-    "long_share", ParameterKind::kPercent,
-    "42",         "1",
-    "100",        "share of the SMs for long operations"};
+    .name = "long_operation",
+    .kind = ParameterKind::kDuration,
+    .default_value = "300us",
+    .min = "1us",
+    .max = "10s",
+    .help = "operations that delay others at least this long leave SMs free"};
+inline constexpr Parameter kBestEffortLongShare = {.name = "long_share",
+                                                   .kind = ParameterKind::kPercent,
+                                                   .default_value = "42",
+                                                   .min = "1",
+                                                   .max = "100",
+                                                   .help = "share of the SMs for long operations"};
 inline constexpr Parameter kBestEffortYieldingShare = {
-    "yielding_share",
-    ParameterKind::kPercent,
-    "62",
-    "1",
-    "100",
-    "share of the SMs for long operations of short blocks"};
-inline constexpr Parameter kBestEffortYieldingBlock = {"yielding_block",
-                                                       ParameterKind::kDuration,
-                                                       "100us",
-                                                       "0",
-                                                       "10s",
-                                                       "blocks that take less than this are short"};
-inline constexpr Parameter kBestEffortContendedShare = {"contended_share",
-                                                        ParameterKind::kPercent,
-                                                        "25",
-                                                        "1",
-                                                        "100",
-                                                        "share of the SMs under contended limits"};
+    .name = "yielding_share",
+    .kind = ParameterKind::kPercent,
+    .default_value = "62",
+    .min = "1",
+    .max = "100",
+    .help = "share of the SMs for long operations of short blocks"};
+inline constexpr Parameter kBestEffortYieldingBlock = {
+    .name = "yielding_block",
+    .kind = ParameterKind::kDuration,
+    .default_value = "100us",
+    .min = "0",
+    .max = "10s",
+    .help = "blocks that take less than this are short"};
+inline constexpr Parameter kBestEffortContendedShare = {
+    .name = "contended_share",
+    .kind = ParameterKind::kPercent,
+    .default_value = "25",
+    .min = "1",
+    .max = "100",
+    .help = "share of the SMs under contended limits"};
 inline constexpr Parameter kBestEffortContendedWindow = {
-    "contended_window",
-    ParameterKind::kDuration,
-    "0",
-    "0",
-    "1s",
-    "window under contended limits; 0: best-effort work stops"};
+    .name = "contended_window",
+    .kind = ParameterKind::kDuration,
+    .default_value = "0",
+    .min = "0",
+    .max = "1s",
+    .help = "window under contended limits; 0: best-effort work stops"};
 inline constexpr Parameter kBestEffortTail = {
-    "tail", ParameterKind::kPercent,
-    "60",   "0",
-    "100",  "share of a request: its last part, under tail limits; 0: no tail limits"};
-inline constexpr Parameter kBestEffortTailShare = {
-    "tail_share", ParameterKind::kPercent, "42", "1", "100", "share of the SMs under tail limits"};
+    .name = "tail",
+    .kind = ParameterKind::kPercent,
+    .default_value = "60",
+    .min = "0",
+    .max = "100",
+    .help = "share of a request: its last part, under tail limits; 0: no tail limits"};
+inline constexpr Parameter kBestEffortTailShare = {.name = "tail_share",
+                                                   .kind = ParameterKind::kPercent,
+                                                   .default_value = "42",
+                                                   .min = "1",
+                                                   .max = "100",
+                                                   .help = "share of the SMs under tail limits"};
 inline constexpr Parameter kBestEffortTailWindow = {
-    "tail_window", ParameterKind::kDuration,
-    "100us",       "0",
-    "1s",          "window under tail limits; 0: best-effort work stops"};
+    .name = "tail_window",
+    .kind = ParameterKind::kDuration,
+    .default_value = "100us",
+    .min = "0",
+    .max = "1s",
+    .help = "window under tail limits; 0: best-effort work stops"};
 inline constexpr Parameter kBestEffortMaxThrottle = {
-    "max_throttle", ParameterKind::kDuration,
-    "20ms",         "100us",
-    "10s",          "longest throttle; then one operation goes through in any case"};
+    .name = "max_throttle",
+    .kind = ParameterKind::kDuration,
+    .default_value = "20ms",
+    .min = "100us",
+    .max = "10s",
+    .help = "longest throttle; then one operation goes through in any case"};
 
 inline constexpr Parameter kBestEffortAbsentAfter = {
-    "absent_after",
-    ParameterKind::kDuration,
-    "10s",
-    "1ms",
-    "1000000s",
-    "time without work after which other programs make no room for a program that goes first"};
+    .name = "absent_after",
+    .kind = ParameterKind::kDuration,
+    .default_value = "10s",
+    .min = "1ms",
+    .max = "1000000s",
+    .help =
+        "time without work after which other programs make no room for a program that goes first"};
 
 // The place of a coroutine in the order of a snapshot.
 struct Precedence {

@@ -182,7 +182,7 @@ struct Limits {
 
 inline constexpr int kRanks = 8;
 
-// What a coroutine may do until the next decision.
+// The rights of a coroutine until the next decision.
 struct Grant {
   int rank = 0;  // 0 to kRanks - 1; a lower rank goes first
   // True: its work goes first in the hardware. If the coroutine preempts (CoroutineView::preempts),

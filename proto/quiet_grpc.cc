@@ -3,12 +3,12 @@
 #include <grpc/event_engine/event_engine.h>
 #include <grpc/grpc.h>
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
+
+#include "proto/mutex.h"
 
 // An internal function of gRPC. gRPC stops its timer threads with it around a fork.
 void grpc_timer_manager_set_threading(bool enabled);
@@ -31,35 +31,36 @@ class Worker {
   }
   void Add(absl::AnyInvocable<void()> closure) {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(&mutex_);
       closures_.push_back(std::move(closure));
       if (!started_) std::thread([this] { Work(); }).detach();
       started_ = true;
     }
-    changed_.notify_one();
+    changed_.Signal();
   }
   static bool IsThisThread() { return this_thread_; }
 
  private:
   void Work() {
     this_thread_ = true;
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return !closures_.empty(); });
+      changed_.Wait(&mutex_,
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !closures_.empty(); });
       absl::AnyInvocable<void()> closure = std::move(closures_.front());
       closures_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       closure();
       closure = nullptr;
-      lock.lock();
+      lock.Lock();
     }
   }
 
   static thread_local bool this_thread_;
-  std::mutex mutex_;  // guards the rest
-  std::condition_variable changed_;
-  std::deque<absl::AnyInvocable<void()>> closures_;
-  bool started_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<absl::AnyInvocable<void()>> closures_ ABSL_GUARDED_BY(mutex_);
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
 };
 thread_local bool Worker::this_thread_ = false;
 

@@ -325,8 +325,9 @@ std::string Joined(const ImagePieces& image) {
   return joined;
 }
 
-// Needs library.mutex. Continues with a spare library, if there is one of this image. Otherwise
-// keeps the image of a module, if it is small, for the day when it is unloaded.
+// Needs library.mutex. Returns whether there was a spare library of this image, with which the
+// library then continues. Keeps the image of a small module, so that the module can become a spare
+// library when it is unloaded.
 bool AdoptSpare(Library& library, const ImagePieces& image, JitOptions& options) {
   if (BytesOf(image) > SpareLibraries::kMaxImageBytes) return false;
   std::string joined = Joined(image);

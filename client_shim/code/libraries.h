@@ -88,7 +88,8 @@ struct Library {
   std::map<std::string, Global, std::less<>> managed;
   uint64_t managed_address = 0, managed_bytes = 0;
   std::vector<std::string> names;  // of its kernels, in the library's order
-  // What decides whether the library becomes a spare one when it is unloaded (spare_libraries.h).
+  // These two decide whether the library becomes a spare one when it is unloaded
+  // (spare_libraries.h).
   bool without_variables = false;
   std::atomic<bool> altered{false};  // an attribute of a kernel was set; relaxed: a flag alone
   // Kernels on home_device that an earlier library of the same image asked for.
@@ -153,8 +154,8 @@ uint16_t DeviceFor(const Kernel& kernel);
 // place for the library's life.
 CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved,
                      JitOptions& options, Library** library);
-// Ends the library, its kernels and its globals, after the session's work. The daemon may keep the
-// code as a spare library.
+// Ends the library, its kernels and its globals. Waits for the session's work, unless the library
+// becomes a spare one.
 CUresult UnloadLibrary(Library& library);
 
 // CUDA_ERROR_NOT_FOUND: the library has no such kernel.

@@ -27,7 +27,7 @@ namespace detshare::shim {
 struct KernelInstance;
 
 struct SpareLibrary {
-  // What a later load must have in common with this library.
+  // A later load must have these in common with this library.
   uint16_t device = 0;
   ContextId context = 0;  // 0: it belongs to the process
   std::vector<wire::JitOption> options;

@@ -37,7 +37,7 @@ struct Allocation {
   uint64_t buffer_id = 0;     // unique in the process
   uint64_t pool = 0;          // handle of its memory pool; 0: none
   uint32_t flags = 0;         // as the program asked for
-  // Of host memory: the shim's mapping that holds it. 0: the memory is still the program's own.
+  // The shim's mapping that holds host memory. 0: the memory is still the program's own.
   uint64_t mapping = 0;
   uint64_t mapping_bytes = 0;
   uint64_t window = 0;   // the daemon's name for it: its address in the pinned window; 0: none

@@ -88,7 +88,6 @@ bool IsSane(const proto::TelemetryReply& reply, int queries) {
 
 // Asks the daemon one question.
 nvmlReturn_t Ask(proto::TelemetryRequest& request, proto::TelemetryReply* reply) {
-  if (const char* tenant = getenv("DETSHARE_TENANT")) request.set_tenant(tenant);
   // NVML ignores CUDA_VISIBLE_DEVICES.
   const shim::Machine machine = shim::MachineOfEnvironment();
   for (const std::string& id : machine.ids) request.add_device_ids(id);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -15,6 +16,7 @@
 #include "client_shim/base/signal_mask.h"
 #include "client_shim/transport/daemon_socket.h"
 #include "client_shim/transport/start_limits.h"
+#include "proto/call_parts.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/quiet_grpc.h"
 #include "proto/ring_abi.h"
@@ -26,6 +28,8 @@ constexpr auto kGrantTimeout = std::chrono::seconds(30);
 // A daemon that lost its device replaces itself with a new process. A client that comes before the
 // new daemon is ready tries again for this long.
 constexpr auto kReplacementTimeout = std::chrono::seconds(5);
+// The reason why a session has ended may come after the failure of a call.
+constexpr auto kReasonTimeout = std::chrono::seconds(1);
 constexpr auto kRedialPause = std::chrono::milliseconds(100);
 
 std::atomic<bool> g_started{false};
@@ -99,10 +103,46 @@ class GrpcConnection final : public Connection {
 
   CUresult result() const override { return result_.load(std::memory_order_acquire); }
 
-  CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) override {
+  void AwaitEnd(std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [this] { return done_; });
+  }
+
+  void AwaitNotice(std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [this] { return noticed_ || done_; });
+  }
+
+  CUresult Call(proto::CallRequest request, std::span<const ConstBuffer> payload,
+                proto::CallReply* reply) override {
+    uint64_t left = 0;
+    for (const ConstBuffer& piece : payload) left += piece.bytes;
+    request.set_payload_bytes(left);
     grpc::ClientContext context;
-    const grpc::Status status = stub_->Call(&context, request, reply);
-    return status.ok() ? static_cast<CUresult>(reply->result()) : ResultOf(status);
+    const auto writer = stub_->Call(&context, reply);
+    proto::CallPart part;
+    *part.mutable_request() = std::move(request);
+    uint64_t room = kFirstCallPartBytes;
+    for (const ConstBuffer& piece : payload) {
+      for (size_t sent = 0; sent < piece.bytes;) {
+        const size_t bytes = std::min<size_t>(piece.bytes - sent, room);
+        part.mutable_payload()->append(static_cast<const char*>(piece.data) + sent, bytes);
+        sent += bytes;
+        room -= bytes;
+        left -= bytes;
+        if (room != 0 || left == 0) continue;
+        // The daemon may have replied already, for example that the session is over.
+        if (!writer->Write(part)) return ResultOfCall(writer->Finish(), *reply);
+        part.Clear();
+        room = kCallPartBytes;
+      }
+    }
+    writer->WriteLast(part, grpc::WriteOptions());
+    return ResultOfCall(writer->Finish(), *reply);
+  }
+
+  CUresult ResultOfCall(const grpc::Status& status, const proto::CallReply& reply) {
+    return status.ok() ? static_cast<CUresult>(reply.result()) : ResultOf(status);
   }
 
   CUresult TakeReply(uint64_t session, uint32_t slot, std::string* body) override {
@@ -121,13 +161,18 @@ class GrpcConnection final : public Connection {
 
  private:
   // The CUresult of a call that gRPC could not make.
-  CUresult ResultOf(const grpc::Status& status) const {
+  CUresult ResultOf(const grpc::Status& status) {
     Log(LogLevel::kInfo, "a call failed: %s", status.error_message().c_str());
     switch (status.error_code()) {
       case grpc::StatusCode::UNIMPLEMENTED:
         return CUDA_ERROR_NOT_SUPPORTED;
       case grpc::StatusCode::RESOURCE_EXHAUSTED:
         return CUDA_ERROR_OUT_OF_MEMORY;
+      case grpc::StatusCode::UNAVAILABLE:
+      case grpc::StatusCode::CANCELLED:
+      case grpc::StatusCode::NOT_FOUND:
+        AwaitEnd(kReasonTimeout);
+        return result();
       default:
         return result();
     }
@@ -150,6 +195,11 @@ class GrpcConnection final : public Connection {
         if (!granted_) grant_ = event.grant();
         granted_ = true;
         changed_.notify_all();
+      } else if (event.has_notice()) {
+        Log(LogLevel::kError, "%s", event.notice().c_str());
+        const std::lock_guard lock(mutex_);
+        noticed_ = true;
+        changed_.notify_all();
       } else if (event.has_ended()) {
         if (event.ended().result() != 0) {
           result_.store(static_cast<CUresult>(event.ended().result()), std::memory_order_release);
@@ -163,10 +213,21 @@ class GrpcConnection final : public Connection {
     status_ = status;
     done_ = true;
     if (closed_ != nullptr) {
-      if (!announced) Log(LogLevel::kError, "the connection to detshared is lost");
+      if (!announced) ExplainLoss();
       closed_->store(1, std::memory_order_release);
     }
     changed_.notify_all();
+  }
+
+  void ExplainLoss() const {
+    if (grant_.group().empty()) {
+      Log(LogLevel::kError, "the connection to detshared is lost");
+    } else {
+      Log(LogLevel::kError,
+          "the engine of isolation group %s has ended, and this session with it; other groups are "
+          "not affected. Start the program again: it gets a new engine",
+          grant_.group().c_str());
+    }
   }
 
   const int fd_;
@@ -181,6 +242,7 @@ class GrpcConnection final : public Connection {
   proto::Grant grant_;
   grpc::Status status_;
   bool granted_ = false;
+  bool noticed_ = false;
   bool done_ = false;
   std::atomic<uint32_t>* closed_ = nullptr;
 };
@@ -243,17 +305,29 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
     if (connection) return connection;
     *result = ResultOfRefusal(status);
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return nullptr;
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-        std::chrono::steady_clock::now() < give_up) {
+    // Cancelled: the process that took the connection ended.
+    const bool gone = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                      status.error_code() == grpc::StatusCode::CANCELLED;
+    if (gone && std::chrono::steady_clock::now() < give_up) {
       Log(LogLevel::kInfo, "no reply (%s), trying again", status.error_message().c_str());
       std::this_thread::sleep_for(kRedialPause);
       continue;
     }
-    Explain(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION
-                ? "this libcuda.so.1 is version " + request.version() + " (ABI " +
-                      std::to_string(request.abi_version()) + "), detshared at " + socket_path +
-                      " refuses it: " + status.error_message()
-                : "detshared at " + socket_path + " refuses a session: " + status.error_message());
+    const std::string own =
+        request.version() + " (ABI " + std::to_string(request.abi_version()) + ")";
+    switch (status.error_code()) {
+      case grpc::StatusCode::FAILED_PRECONDITION:
+        Explain("this libcuda.so.1 is version " + own + ", detshared at " + socket_path +
+                " refuses it: " + status.error_message());
+        break;
+      case grpc::StatusCode::UNAVAILABLE:
+        Explain("detshared at " + socket_path + " opens no session: " + status.error_message() +
+                ". It is ending, or older than this libcuda.so.1, version " + own +
+                ": see detsharectl doctor");
+        break;
+      default:
+        Explain("detshared at " + socket_path + " refuses a session: " + status.error_message());
+    }
     return nullptr;
   }
 }

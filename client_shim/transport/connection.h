@@ -3,8 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,12 @@
 #include "proto/driver_api/cuda_unrenamed.h"
 
 namespace detshare::shim {
+
+// Bytes that the caller owns.
+struct ConstBuffer {
+  const void* data = nullptr;
+  size_t bytes = 0;
+};
 
 class Connection {
  public:
@@ -38,9 +47,17 @@ class Connection {
   // The CUresult that calls return after the session has ended.
   virtual CUresult result() const = 0;
 
-  // Makes one control call and waits for it. Returns CUDA_SUCCESS or the daemon's CUresult; the
-  // reply is valid in both cases. If gRPC fails, returns the CUresult of that failure. Any thread.
-  virtual CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) = 0;
+  // Waits until the session has ended and the reason was logged, or for `timeout`. Any thread.
+  virtual void AwaitEnd(std::chrono::milliseconds timeout) = 0;
+
+  // Waits until a notice of the daemon was logged, or for `timeout`. Any thread.
+  virtual void AwaitNotice(std::chrono::milliseconds timeout) = 0;
+
+  // Makes one control call and waits for it. `request` lacks only the size of the payload. Returns
+  // CUDA_SUCCESS or the daemon's CUresult; the reply is valid in both cases. If gRPC fails, returns
+  // the CUresult of that failure. Any thread.
+  virtual CUresult Call(proto::CallRequest request, std::span<const ConstBuffer> payload,
+                        proto::CallReply* reply) = 0;
   // Takes the reply of the ring that does not fit `slot` (TakeReply in control.proto). Returns
   // CUDA_SUCCESS or the CUresult of the failure. Any thread.
   virtual CUresult TakeReply(uint64_t session, uint32_t slot, std::string* body) = 0;

@@ -9,10 +9,19 @@
 #include <cstring>
 #include <ctime>
 
+#include "proto/preamble.h"
+
 namespace detshare::shim {
 namespace {
 
 constexpr char kDefaultSocket[] = "/run/detshare/detshared.sock";
+
+// The socket is new, so it has room. If the daemon is gone already, the first read fails.
+void SendPreamble(int fd) {
+  const char* tenant = getenv("DETSHARE_TENANT");
+  const Preamble preamble = MakePreamble(tenant != nullptr ? tenant : "");
+  [[maybe_unused]] const ssize_t sent = send(fd, &preamble, sizeof(preamble), MSG_NOSIGNAL);
+}
 
 }  // namespace
 
@@ -32,7 +41,10 @@ int ConnectToDaemon(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
   for (int attempt = 0;; ++attempt) {
-    if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return fd;
+    if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+      SendPreamble(fd);
+      return fd;
+    }
     // EAGAIN: the daemon's backlog is full.
     if (errno != EINTR && (errno != EAGAIN || attempt == 100)) break;
     const timespec nap{0, 10'000'000};

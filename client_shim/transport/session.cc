@@ -79,6 +79,30 @@ constexpr CUdevice_attribute kOffered[] = {
     CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
 };
 
+// For the reason of a session that is over, and for the news that a session is over whose work has
+// failed. Both come by the connection, and the failure comes by shared memory.
+constexpr std::chrono::milliseconds kReasonTimeout(1000), kNewsTimeout(50);
+
+// Whether all later calls of the session fail, too.
+bool EndsWork(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_SYSTEM_NOT_READY:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Session* g_session = nullptr;
@@ -87,7 +111,6 @@ Session* Session::Open(CUresult* result) {
   proto::OpenSessionRequest request;
   request.set_abi_version(kAbiVersion);
   request.set_version(kVersion);
-  if (const char* tenant = getenv("DETSHARE_TENANT")) request.set_tenant(tenant);
   request.set_program(ProgramName());
   request.set_pid(getpid());
   const VisibleDevices visible = ReadVisibleDevices(getenv("CUDA_VISIBLE_DEVICES"));
@@ -249,6 +272,31 @@ void Session::AdoptDevices(const proto::Grant& grant) {
   }
 }
 
+CUresult Session::Judged(CUresult result) const {
+  if (result == CUDA_SUCCESS) [[likely]]
+    return result;
+  if (EndsWork(result)) AwaitReason();
+  // The first refusal may be that of a tenant's limit, and the program may exit because of it.
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && connection_->grant().limited() &&
+      !waited_for_notice_.exchange(true, std::memory_order_relaxed)) {
+    connection_->AwaitNotice(kNewsTimeout);
+  }
+  return result;
+}
+
+void Session::AwaitReason() const {
+  if (closed()) {
+    connection_->AwaitEnd(kReasonTimeout);
+  } else if (!waited_for_reason_.exchange(true, std::memory_order_relaxed)) {
+    connection_->AwaitEnd(kNewsTimeout);
+  }
+}
+
+CUresult Session::Failure(uint32_t error) const {
+  AwaitReason();
+  return error != 0 ? static_cast<CUresult>(error) : connection_->result();
+}
+
 CUresult Session::Lost() const {
   const CUresult error = sticky_error();
   return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_VALUE;  // the record is too long
@@ -273,10 +321,12 @@ uint32_t Session::SubmitAndWait(Op op, uint16_t device, ContextId context, const
     to += piece.bytes;
   }
   ring_->Commit(record);
-  // On a busy host the daemon's worker may need this CPU.
-  const auto now =
-      std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-  const uint32_t spin_us = CpuLoad::OfHost().Full(now) ? 0 : spin_us_;
+  uint32_t spin_us = spin_us_;
+  if (spin_us != 0) {
+    // On a busy host the daemon's worker may need this CPU.
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    if (CpuLoad::OfHost().Full(now / std::chrono::nanoseconds(1))) spin_us = 0;
+  }
   return replies_->Wait(slot, spin_us) ? slot : kNoReply;
 }
 
@@ -299,7 +349,7 @@ CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void
     }
   }
   replies_->Release(slot);
-  return result;
+  return Judged(result);
 }
 
 CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const void* args,
@@ -322,7 +372,7 @@ CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const v
       result = taken;
     }
     replies_->Release(slot);
-    return result;
+    return Judged(result);
   }
   proto::CallRequest request;
   request.set_session(id_);
@@ -330,15 +380,11 @@ CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const v
   request.set_device(device);
   request.set_context(context);
   request.set_args(args, args_bytes);
-  std::string* bytes = request.mutable_payload();
-  bytes->reserve(total);
-  for (const ConstBuffer& piece : payload)
-    bytes->append(static_cast<const char*>(piece.data), piece.bytes);
   request.set_after(ring_->tail());
   proto::CallReply reply;
-  const CUresult result = connection_->Call(request, &reply);
+  const CUresult result = connection_->Call(std::move(request), payload, &reply);
   *body = std::move(*reply.mutable_body());
-  return result;
+  return Judged(result);
 }
 
 void Session::DrainOutputSlowly() {

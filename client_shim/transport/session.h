@@ -53,12 +53,6 @@ struct DeviceInfo {
   bool Holds(uint64_t address) const { return address - memory_base < memory_bytes; }
 };
 
-// Bytes that the caller owns.
-struct ConstBuffer {
-  const void* data = nullptr;
-  size_t bytes = 0;
-};
-
 class Session {
  public:
   // Opens the session and maps its file. Returns null on failure; *result is then what cuInit
@@ -100,10 +94,8 @@ class Session {
     // Acquire: pairs with the daemon's release store, which comes before the daemon forces the
     // fences.
     const uint32_t error = header_->sticky_error.load(std::memory_order_acquire);
-    if (error != 0) [[unlikely]]
-      return static_cast<CUresult>(error);
-    if (closed()) [[unlikely]]
-      return connection_->result();
+    if (error != 0 || closed()) [[unlikely]]
+      return Failure(error);
     return CUDA_SUCCESS;
   }
 
@@ -154,6 +146,14 @@ class Session {
 
   // The error that calls return when the session is over.
   CUresult Lost() const;
+  // The error of a session that is over, or whose work has the error.
+  CUresult Failure(uint32_t error) const;
+  // Returns the result of a call. If it is an error with a reason that comes by the connection,
+  // waits shortly until the reason was logged.
+  CUresult Judged(CUresult result) const;
+  // Waits shortly until the reason for the end of the session was logged, because the program may
+  // exit after the call that fails.
+  void AwaitReason() const;
 
   // For the child of a fork.
   void CloseInChild() { connection_->CloseInChild(); }
@@ -186,6 +186,8 @@ class Session {
   uint64_t output_bytes_ = 0;
   std::mutex output_mutex_;  // held while a thread reads the text ring
   uint32_t spin_us_ = 0, wait_spin_us_ = 0;
+  // Relaxed: a thread that reads it late waits once more.
+  mutable std::atomic<bool> waited_for_reason_{false}, waited_for_notice_{false};
   uint64_t pinned_base_ = 0, pinned_bytes_ = 0;
   std::vector<DeviceInfo> devices_;
 };

@@ -17,12 +17,24 @@ namespace detshare::policy {
 namespace {
 
 constexpr Parameter kOwnParameters[] = {
-    {"learn_after", ParameterKind::kDuration, "100ms", "0", "100s",
-     "device time of a program before the policy judges its class"},
-    {"longest_burst", ParameterKind::kDuration, "50ms", "10us", "10s",
-     "longest burst of a program whose user waits for results"},
-    {"min_gap", ParameterKind::kDuration, "500us", "1us", "10s",
-     "shortest pause of a program whose user waits for results"},
+    {.name = "learn_after",
+     .kind = ParameterKind::kDuration,
+     .default_value = "100ms",
+     .min = "0",
+     .max = "100s",
+     .help = "device time of a program before the policy judges its class"},
+    {.name = "longest_burst",
+     .kind = ParameterKind::kDuration,
+     .default_value = "50ms",
+     .min = "10us",
+     .max = "10s",
+     .help = "longest burst of a program whose user waits for results"},
+    {.name = "min_gap",
+     .kind = ParameterKind::kDuration,
+     .default_value = "500us",
+     .min = "1us",
+     .max = "10s",
+     .help = "shortest pause of a program whose user waits for results"},
 };
 
 constexpr double kMinGapToBurst = 0.5;

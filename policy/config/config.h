@@ -29,6 +29,8 @@ struct TenantConfig {
   // The users and groups that may be this tenant, beside root: names, or ids as numbers. If both
   // are empty, any user may be.
   std::vector<std::string> users, groups;
+  // With isolation = "group": the isolation group, whose tenants share an engine; "": its own.
+  std::string group;
 };
 
 // The values of all settings. 0, -1 or "" of a setting with a computed default: not set.
@@ -40,7 +42,7 @@ struct Config {
   std::string backend = "auto";
   std::string log_level = "info";
   std::string unlisted_tenants = "allow";
-  std::string isolation = "shared";
+  std::string isolation = "none";
   std::string profile_dir;
   std::string admin_group = "detshare-admin";
   int64_t session_slots = 0;
@@ -91,7 +93,8 @@ struct ConfigSetting {
   absl::string_view section, key;  // in the file
   absl::string_view flag;          // without the dashes; "": the setting has no flag
   std::variant<std::string Config::*, int64_t Config::*> field;
-  // What help texts call the value: PATH, MIB, ... A SIZE is bytes; as a text it may have a unit.
+  // The name of the value in help texts: PATH, MIB, ... A SIZE is bytes; as a text it may have a
+  // unit.
   absl::string_view type;
   absl::string_view choices;   // the allowed values, separated by |; "": see `least` and `most`
   int64_t min = 0, max = 0;    // inclusive bounds of a number
@@ -113,7 +116,8 @@ struct TenantKey {
   absl::string_view key, type;
   std::variant<Name, Class, SmBounds, double policy::Tenant::*, int policy::Tenant::*,
                bool policy::Tenant::*, policy::Nanoseconds policy::Tenant::*,
-               std::vector<std::string> TenantConfig::*, uint64_t TenantQuota::*>
+               std::vector<std::string> TenantConfig::*, std::string TenantConfig::*,
+               uint64_t TenantQuota::*>
       field;
   absl::string_view help;
 };
@@ -143,6 +147,10 @@ bool IsPlain(absl::string_view text);
 // Whether a tenant may have this name: 1 to 64 letters, digits and -_.@, so that it can stand in a
 // table, a log and a path.
 bool IsTenantName(absl::string_view name);
+
+// Returns a line for each part of a valid configuration that probably does less than its author
+// wants.
+std::vector<std::string> Cautions(const Config& config);
 
 // ---- a change of the configuration while the daemon runs
 // Texts name settings as "[daemon] log_level".

@@ -281,6 +281,9 @@ class Reader {
       } else {
         tenant->quota.*(*limit) = static_cast<uint64_t>(value);
       }
+    } else if (const auto* name = std::get_if<std::string TenantConfig::*>(&found->field)) {
+      if (!IsTenantName(text)) expected = "1 to 64 letters, digits and -_.@, in quotes";
+      tenant->*(*name) = text;
     } else {
       const auto names = std::get<std::vector<std::string> TenantConfig::*>(found->field);
       if (!ReadNames(node, &(tenant->*names)))

@@ -109,6 +109,9 @@ void AppendTenant(const TenantConfig& config, std::string* out) {
                    std::get_if<std::vector<std::string> TenantConfig::*>(&key.field)) {
       if (!(config.*(*names)).empty())
         absl::StrAppend(out, key.key, " = ", TomlStrings(config.*(*names)), "\n");
+    } else if (const auto* name = std::get_if<std::string TenantConfig::*>(&key.field)) {
+      if (!(config.*(*name)).empty())
+        absl::StrAppend(out, key.key, " = ", TomlString(config.*(*name)), "\n");
     }
   }
 }

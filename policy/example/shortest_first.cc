@@ -29,8 +29,12 @@ using detshare::policy::Snapshot;
 using detshare::policy::Tenant;
 
 constexpr Parameter kParameters[] = {
-    {"window", ParameterKind::kDuration, "100us", "1us", "1s",
-     "device time in flight of programs whose bursts are not the shortest"},
+    {.name = "window",
+     .kind = ParameterKind::kDuration,
+     .default_value = "100us",
+     .min = "1us",
+     .max = "1s",
+     .help = "device time in flight of programs whose bursts are not the shortest"},
 };
 
 class ShortestFirst final : public Policy {

@@ -15,12 +15,24 @@ namespace detshare::policy {
 namespace {
 
 constexpr Parameter kParameters[] = {
-    {"lead", ParameterKind::kDuration, "4ms", "100us", "1s",
-     "device time that the tenant of the largest weight may be ahead of another"},
-    {"longest_stop", ParameterKind::kDuration, "40ms", "100us", "1s",
-     "longest stop of a tenant that is ahead"},
-    {"window", ParameterKind::kDuration, "500us", "10us", "1s",
-     "device time in flight of each tenant while several have work"},
+    {.name = "lead",
+     .kind = ParameterKind::kDuration,
+     .default_value = "4ms",
+     .min = "100us",
+     .max = "1s",
+     .help = "device time that the tenant of the largest weight may be ahead of another"},
+    {.name = "longest_stop",
+     .kind = ParameterKind::kDuration,
+     .default_value = "40ms",
+     .min = "100us",
+     .max = "1s",
+     .help = "longest stop of a tenant that is ahead"},
+    {.name = "window",
+     .kind = ParameterKind::kDuration,
+     .default_value = "500us",
+     .min = "10us",
+     .max = "1s",
+     .help = "device time in flight of each tenant while several have work"},
 };
 
 class Fair final : public Policy {

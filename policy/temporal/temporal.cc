@@ -8,8 +8,12 @@ namespace detshare::policy {
 namespace {
 
 constexpr Parameter kParameters[] = {
-    {"slice", ParameterKind::kDuration, "10ms", "100us", "1s",
-     "length of a turn when all weights are equal"},
+    {.name = "slice",
+     .kind = ParameterKind::kDuration,
+     .default_value = "10ms",
+     .min = "100us",
+     .max = "1s",
+     .help = "length of a turn when all weights are equal"},
 };
 
 }  // namespace

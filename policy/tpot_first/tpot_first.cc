@@ -12,17 +12,37 @@ namespace detshare::policy {
 namespace {
 
 constexpr Parameter kParameters[] = {
-    {"tpot", ParameterKind::kDuration, "50ms", "1ms", "100s",
-     "time per output token for tenants without this objective"},
-    {"ttft", ParameterKind::kDuration, "1s", "1ms", "1000s",
-     "time to first token for tenants without this objective"},
-    {"prefill_share", ParameterKind::kPercent, "50", "1", "100",
-     "share of the SMs for prefills beside decoding"},
-    {"relaxed_window", ParameterKind::kDuration, "0", "0", "1s",
-     "device time in flight of decoding with slack, beside a program that is nearer to its "
-     "objective"},
-    {"prefill_window", ParameterKind::kDuration, "1ms", "1us", "1s",
-     "device time in flight of a prefill beside decoding"},
+    {.name = "tpot",
+     .kind = ParameterKind::kDuration,
+     .default_value = "50ms",
+     .min = "1ms",
+     .max = "100s",
+     .help = "time per output token for tenants without this objective"},
+    {.name = "ttft",
+     .kind = ParameterKind::kDuration,
+     .default_value = "1s",
+     .min = "1ms",
+     .max = "1000s",
+     .help = "time to first token for tenants without this objective"},
+    {.name = "prefill_share",
+     .kind = ParameterKind::kPercent,
+     .default_value = "50",
+     .min = "1",
+     .max = "100",
+     .help = "share of the SMs for prefills beside decoding"},
+    {.name = "relaxed_window",
+     .kind = ParameterKind::kDuration,
+     .default_value = "0",
+     .min = "0",
+     .max = "1s",
+     .help = "device time in flight of decoding with slack, beside a program that is nearer to its "
+             "objective"},
+    {.name = "prefill_window",
+     .kind = ParameterKind::kDuration,
+     .default_value = "1ms",
+     .min = "1us",
+     .max = "1s",
+     .help = "device time in flight of a prefill beside decoding"},
     kBestEffortWindow,
     kBestEffortMinWindow,
     kBestEffortLongOperation,
@@ -102,6 +122,9 @@ class TpotFirst final : public Policy {
       return false;
     };
     const TokenView& tokens = coroutine.tokens;
+    // Most programs become bound to a time-slice group while they start. Servers should be bound to
+    // the urgent one.
+    if (IsLatency(coroutine) && tokens.tokens == 0 && !tokens.prefill) return kNear;
     const Nanoseconds tpot = tenant.slo_tpot > 0 ? tenant.slo_tpot : rules_.tpot;
     if (tokens.prefill && !InTime(now, tokens, tpot)) {
       const Nanoseconds ttft = tenant.slo_ttft > 0 ? tenant.slo_ttft : rules_.ttft;

@@ -11,7 +11,7 @@
 // it waits: at half of its objective for the time to first token (TTFT) to rank 1 with the whole
 // device, at four fifths to rank 0. So there is a bound on what decoding takes from a prefill.
 //
-// Latency tenants without tokens have rank 1. Tenants without a class (rank 4) and batch (rank 5)
+// Programs of latency tenants have rank 1 until they make tokens. Tenants without a class (rank 4) and batch (rank 5)
 // have the limits of best_effort_limits.h beside all of these.
 //
 // A tenant without objectives has those of the parameters.

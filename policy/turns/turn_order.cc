@@ -11,7 +11,7 @@ namespace {
 // A turn is between these parts and multiples of a slice, whatever the weights: shorter turns cost
 // too much, and longer ones let the others wait too long. The accounts make up for the difference.
 constexpr double kShortest = 0.25, kLongest = 4;
-// What is left of a turn is not worth granting if it is less than this part of the turn.
+// The rest of a turn is not granted if it is shorter than this part of the turn: one sixteenth.
 constexpr Nanoseconds kRest = 16;
 
 int Find(absl::Span<const TurnUnit> units,

@@ -88,7 +88,7 @@ class Turns final : public Policy {
   }
 
  private:
-  // What the turns say about a coroutine.
+  // The decision of the turns about a coroutine.
   struct Place {
     bool urgent = false;     // it takes turns with urgent work
     bool open = true;        // it may run

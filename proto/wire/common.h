@@ -8,8 +8,8 @@
 //
 // Ops of transport `ring` are ring records. Their reply, if they have one, comes through a reply
 // slot. Ops of transport `control` are ring records if they fit one. Otherwise control.proto's
-// CallRequest and CallReply carry the same structs as bytes. An op without a reply struct replies with its CUresult only. An op that was submitted
-// without a reply slot gets no reply.
+// CallRequest and CallReply carry the same structs as bytes. An op without a reply struct replies
+// with its CUresult only. An op that was submitted without a reply slot gets no reply.
 #pragma once
 
 #include <cstdint>

@@ -758,5 +758,75 @@ TEST_CASE("An allocation takes its bytes from the quota and gives all of them ba
   CHECK(quota->left() == 0);
 }
 
+TEST_CASE("What is left of a free range waits for the work on all of it") {
+  Session session;
+  const DeviceAddress a = session.Allocate(64 << 10);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  auto part =
+      session.Start(session.memory->AllocateAsync(kContext, 16 << 10, 1, DeviceMemory::kNoPool));
+  REQUIRE(part->has_value());
+  CHECK((*part)->value() == a);
+  auto rest = session.Start(session.memory->Allocate(kContext, 16 << 10));
+  CHECK_FALSE(rest->has_value());
+  session.device.RunAll();
+  session.executor.Poll();
+  REQUIRE(rest->has_value());
+  CHECK((*rest)->value() == a + (16 << 10));
+}
+
+TEST_CASE("Free ranges that join wait for the work on each of them") {
+  for (const bool upper_first : {false, true}) {
+    Session session;
+    const DeviceAddress lower = session.Allocate(16 << 10), upper = session.Allocate(16 << 10);
+    const DeviceAddress first = upper_first ? upper : lower;
+    session.Allocate(16 << 10);
+    session.Work(1);
+    REQUIRE(session.memory->FreeAsync(first, 1).ok());
+    REQUIRE(session.memory->FreeAsync(lower + upper - first, 2).ok());
+    auto both = session.Start(session.memory->Allocate(kContext, 32 << 10));
+    CHECK_FALSE(both->has_value());
+    session.device.RunAll();
+    session.executor.Poll();
+    REQUIRE(both->has_value());
+    CHECK((*both)->value() == lower);
+  }
+}
+
+TEST_CASE("Memory that is used again counts no longer as free") {
+  Session session;
+  session.memory->set_quick_reuse(4 * kMiB);
+  const DeviceAddress a = session.Allocate(4 * kMiB);
+  session.Allocate(4 * kMiB);
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(session.memory->FreeAsync(a, 1).ok());
+    CHECK(session.Finish(session.memory->AllocateAsync(kContext, 4 * kMiB, 1)).value() == a);
+  }
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  session.device.RunAll();
+  session.executor.Poll();
+  CHECK(session.memory->mapped() == 8 * kMiB);
+}
+
+TEST_CASE("A range that a failed allocation gives back still waits for its earlier work") {
+  Session session;
+  const DeviceAddress a = session.Allocate(64 << 10);
+  session.Allocate(64 << 10);  // the free range has no neighbour
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  constexpr StreamId kNoStream = 99;
+  CHECK_FALSE(session
+                  .Finish(session.memory->AllocateAsync(kContext, 64 << 10, kNoStream,
+                                                        DeviceMemory::kNoPool))
+                  .ok());
+  auto again = session.Start(session.memory->Allocate(kContext, 64 << 10));
+  CHECK_FALSE(again->has_value());
+  session.device.RunAll();
+  session.executor.Poll();
+  REQUIRE(again->has_value());
+  CHECK((*again)->value() == a);
+}
+
 }  // namespace
 }  // namespace detshare

@@ -358,7 +358,10 @@ TEST_CASE_METHOD(Fixture,
   policy::Tenant promised;
   promised.name = "a";
   promised.slo_latency = 10 * kMillisecond;
-  REQUIRE(scheduler->SetTenants({promised}).ok());
+  SECTION("while the policy stays") { REQUIRE(scheduler->SetTenants({promised}).ok()); }
+  SECTION("with another policy") {
+    REQUIRE(scheduler->SetPolicyAndTenants(std::make_unique<ScriptedPolicy>(), {promised}).ok());
+  }
   burst(9 * kMillisecond);
   burst(11 * kMillisecond);
   burst(12 * kMillisecond);

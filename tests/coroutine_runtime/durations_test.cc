@@ -249,5 +249,14 @@ TEST_CASE("The key of a launch's parameters does not depend on its addresses") {
   CHECK(ContentOf({}, base, bytes) != 0);
 }
 
+TEST_CASE("Between two measured sizes that are equally near, the larger one gives the estimate") {
+  DurationTable table(kSms);
+  OperationDurations* const operation = table.FindOrAdd(kGemm, kWide);
+  operation->Add(0, 100 * kMicrosecond, false);
+  // It takes longer on a quarter of the SMs than four times as long.
+  operation->Add(2, 600 * kMicrosecond, false);
+  CHECK(operation->Estimate(1) == 200 * kMicrosecond);
+}
+
 }  // namespace
 }  // namespace detshare

@@ -174,5 +174,14 @@ TEST_CASE_METHOD(UrgentSession, "A session that never pauses gives the device aw
   CHECK(held > 80'000);
 }
 
+TEST_CASE_METHOD(UrgentSession, "A look at work that is not complete does not shorten the hold") {
+  Request(50);
+  Launch(5 * policy::kMillisecond);
+  hold.Watch();
+  CHECK(device.held_for == 5 * policy::kMillisecond + kLinger);
+  Complete();
+  CHECK(device.held_for == kLinger);
+}
+
 }  // namespace
 }  // namespace detshare

@@ -170,6 +170,20 @@ TEST_CASE("The broker does not wait for a session that ended") {
   CHECK(StateOf(ticket) == RoomTicket::kGranted);
 }
 
+TEST_CASE("A request waits for the memory of a session that is ending") {
+  Card card;
+  BrokerSession b(card, 2);
+  std::unique_ptr<RoomTicket> ticket;
+  {
+    BrokerSession a(card, 1);
+    REQUIRE(a.Allocate(40 * kMiB));
+    a.account->Leave();
+    ticket = b.account->Ask(30 * kMiB);
+    CHECK(StateOf(ticket) == RoomTicket::kWaiting);
+  }
+  CHECK(StateOf(ticket) == RoomTicket::kGranted);
+}
+
 TEST_CASE("A session that got room keeps it for a while, although others wait") {
   Card card;
   BrokerSession a(card, 1), b(card, 2);
@@ -244,6 +258,15 @@ TEST_CASE("A request for new memory waits for half a minute, and no longer") {
   }
   a.account->End(true);
   CHECK(StateOf(late) == (refused ? RoomTicket::kRefused : RoomTicket::kWaiting));
+}
+
+TEST_CASE("A session for which nobody was evicted has no turn") {
+  Card card;
+  BrokerSession a(card, 1), b(card, 2);
+  CHECK(StateOf(a.account->Ask(40 * kMiB)) == RoomTicket::kGranted);
+  REQUIRE(a.Allocate(40 * kMiB));
+  const auto ticket = b.account->Ask(30 * kMiB);
+  CHECK(a.account->ordered());
 }
 
 }  // namespace

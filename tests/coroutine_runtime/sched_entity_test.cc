@@ -276,5 +276,49 @@ TEST_CASE_METHOD(Entity, "The share of memory-bound work is that of device time 
   CHECK(entity.totals().memory_bound == 100);
 }
 
+TEST_CASE_METHOD(Entity,
+                 "A burst whose rank changes restricts the others of the new rank at once") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.rank = 5;
+  Publish(assignment);
+  entity.Started(100, true);
+  CHECK_FALSE(board.InContentionBelow(3, 2000));
+  assignment.rank = 2;
+  Publish(assignment);
+  CHECK(board.InContentionBelow(3, 2000));
+  CHECK_FALSE(board.InContentionBelow(2, 2000));
+}
+
+TEST_CASE_METHOD(Entity, "A session that is bound to the urgent group takes turns there") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.takes_turns = true;
+  assignment.turn_group = 7;
+  Publish(assignment);
+  entity.NoteBoundTo(/*urgent=*/true);
+  CHECK(entity.Throttle());
+  CHECK(board.EnterTurn(false, 8));
+  CHECK_FALSE(board.EnterTurn(true, 8));
+}
+
+TEST_CASE_METHOD(Entity, "A token is late if it takes longer than promised for a token") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.promise = {0, /*first_token=*/policy::kMillisecond, /*token=*/policy::kSecond};
+  Publish(assignment);
+  const auto token = [&] {
+    entity.Started(2 * policy::kMillisecond, true);
+    clock.Advance(2 * policy::kMillisecond);
+    entity.Completed(2 * policy::kMillisecond);
+    entity.Idle();
+    entity.ResultRead();
+  };
+  for (int i = 0; i < 20; ++i) token();
+  REQUIRE(entity.totals().tokens == 20);
+  CHECK(entity.totals().late_tokens == 0);
+  assignment.promise = {0, policy::kSecond, policy::kMillisecond};
+  Publish(assignment);
+  token();
+  CHECK(entity.totals().late_tokens == 1);
+}
+
 }  // namespace
 }  // namespace detshare

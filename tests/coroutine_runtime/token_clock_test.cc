@@ -223,5 +223,19 @@ TEST_CASE("A program that changes to a smaller model gets that model's pattern")
   CHECK(program.view().tokens > 400);
 }
 
+TEST_CASE("A client may think for 20 ms, or for four tokens, before it begins another reply") {
+  Program program;
+  const auto token_after = [&](Nanoseconds thought) {
+    program.Think(thought);
+    program.Work(2 * kMillisecond);
+    return program.Read().apart;
+  };
+  for (int i = 0; i < 20; ++i) token_after(0);
+  CHECK(token_after(20 * kMillisecond) == 22 * kMillisecond);
+  CHECK(token_after(88 * kMillisecond) == 90 * kMillisecond);
+  CHECK(token_after(361 * kMillisecond) == 0);
+  CHECK(token_after(360 * kMillisecond) == 362 * kMillisecond);
+}
+
 }  // namespace
 }  // namespace detshare

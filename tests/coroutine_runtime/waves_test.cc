@@ -72,5 +72,11 @@ TEST_CASE("A grid that fills the device exactly needs every place") {
   CHECK(needs(100));
 }
 
+TEST_CASE("Each block takes the shared memory that the device reserves, too") {
+  // Four blocks would fit without the 1024 bytes that are reserved for each.
+  CHECK(Waves(132 * 3 * 5, 128, 32, 233'472 / 4) == 5);
+  CHECK(Waves(132 * 4 * 5, 128, 32, 233'472 / 4 - 1024) == 5);
+}
+
 }  // namespace
 }  // namespace detshare

@@ -78,5 +78,52 @@ TEST_CASE_METHOD(Followed, "A traced operation that waits is watched until it is
   CHECK_FALSE(coroutine->watching_work());
 }
 
+TEST_CASE_METHOD(Followed, "Work that waits for the client in two ways is parked until both end") {
+  std::atomic<uint64_t> own{0}, others{0};
+  REQUIRE(coroutine->CreateStream(2, 1, {.non_blocking = true}).ok());
+  REQUIRE(coroutine->CreateEvent(1, 1, /*timed=*/false).ok());
+  REQUIRE(coroutine->WaitFence(2, &others, 1).ok());
+  REQUIRE(coroutine->RecordEvent(1, 2, nullptr, 0).ok());
+  REQUIRE(coroutine->WaitFence(1, &own, 1).ok());
+  REQUIRE(coroutine->WaitEvent(1, 1).ok());
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  const auto in_flight = [&] {
+    device.RunAll();
+    coroutine->WatchWork(/*pause=*/true);
+    return entity.in_flight();
+  };
+  CHECK(in_flight() == 0);
+  std::atomic<uint64_t>* first = &own;
+  std::atomic<uint64_t>* second = &others;
+  SECTION("its own wait ends first") {}
+  SECTION("its own wait ends last") { std::swap(first, second); }
+  *first = 1;
+  CHECK(in_flight() == 0);
+  *second = 1;
+  CHECK(in_flight() > 0);
+  CHECK(in_flight() == 0);
+}
+
+TEST_CASE_METHOD(Followed, "An operation beside which others began to work gives an upper bound") {
+  const auto time_of = [&](uint32_t blocks, uint64_t others) {
+    LaunchShape shape;
+    shape.grid.x = blocks;
+    REQUIRE(coroutine->Launch(1, kernel, shape, {}).ok());
+    board.busy += others;
+    device.RunAll();
+    for (int i = 0; i < 2; ++i) {
+      coroutine->WatchWork(/*pause=*/true);
+      device.RunAll();
+    }
+    board.busy -= others;
+    for (const OperationDurations::Record& record : durations.Records()) {
+      if (record.blocks == blocks) return record.times[0];
+    }
+    return 0.0F;
+  };
+  CHECK(time_of(100, 0) > 0);
+  CHECK(time_of(200, SchedBoard::One(5)) < 0);  // a bound is negative
+}
+
 }  // namespace
 }  // namespace detshare

@@ -293,5 +293,17 @@ TEST_CASE("A session that waits for its memory is evicted before an idle one") {
   CHECK(card.Victims() == Victims{{2, 8 * kGiB}});
 }
 
+TEST_CASE("A session that has its turn and waits for more room is not evicted during that turn") {
+  Card card;
+  card.residents = {Idle(1, 8 * kGiB, kNow)};
+  card.residents[0].blocked = true;
+  card.residents[0].placed_at = kNow - kSecond / 2;
+  card.requests = {{2, TenantClass::kUnset, 8 * kGiB}};
+  const EvictionDecision decision = card.At(kNow);
+  CHECK(decision.request == -1);
+  CHECK(decision.hopeless.empty());
+  CHECK(card.Victims(kNow + kSecond / 2) == Victims{{1, 8 * kGiB}});
+}
+
 }  // namespace
 }  // namespace detshare::policy

@@ -54,6 +54,17 @@ TEST_CASE_METHOD(TwoPrograms, "An urgent burst does not pause where it stops nob
   CHECK(WindowAfter(kLongBurst) == kForever);
 }
 
+TEST_CASE_METHOD(TwoPrograms, "A burst that pauses pauses in the tail of other requests, too") {
+  for (const Nanoseconds lasted : {Nanoseconds{0}, kLongBurst}) {
+    snapshot.now = 7 * kSecond + lasted;
+    views[0].changed_at = 7 * kSecond;
+    snapshot.coroutines = views;
+    grant.tail = Limits{};
+    PauseLongBursts(snapshot, {{0, true}, {5, false}}, 0, &grant, &ask_again_at);
+    CHECK(TailLimits(grant).window == grant.idle.window);
+  }
+}
+
 TEST_CASE("Best-effort work progresses beside urgent work that never ends") {
   VirtualDevice device(kPreemptingH200, *CreatePriority({}));
   const Program endless = [](Nanoseconds) {

@@ -149,5 +149,21 @@ TEST_CASE("Divisions of eight parts are tried, and each part has its bounds") {
   CHECK(pool[(*exact)[1]].count == 68);
 }
 
+TEST_CASE("Of divisions that serve the worst part equally, the one with most SMs is chosen") {
+  // The third part gets the last 24 SMs in any case. If the first part has 56 SMs, the second one
+  // has 40 or overlaps it.
+  const std::vector<SmRange> pool = {SmRange{}, {0, 48}, {48, 60}, {108, 24}, {0, 56}, {56, 40}};
+  const auto division = Divide({132, 1}, pool, {{0.4}, {0.3}, {0.3}});
+  REQUIRE(division.has_value());
+  CHECK(*division == std::vector<int>{1, 2, 3});
+}
+
+TEST_CASE("Of partitions of one size, the one at the high end is chosen") {
+  const DeviceShape device{16, 1};
+  const std::vector<SmRange> pool = Pool(device);
+  for (const int size : {1, 2, 4, 8})
+    CHECK(pool[NearestPartition(device, pool, size)] == SmRange{16 - size, size});
+}
+
 }  // namespace
 }  // namespace detshare::policy

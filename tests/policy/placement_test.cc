@@ -121,5 +121,14 @@ TEST_CASE("Placement workload-aware uses the known loads") {
   CHECK(*(*CreatePlacement("workload-aware"))->Place(Request(kBatch, 10), devices) == 1);
 }
 
+TEST_CASE(
+    "Placement workload-aware distinguishes work that never waits for memory from the unknown") {
+  std::vector<DeviceLoad> devices = {{100}, {100}};
+  devices[0].sessions = {Request(kBatch, 10)};
+  devices[1].sessions = {Request(kBatch, 10, 0)};
+  CHECK(*(*CreatePlacement("workload-aware"))->Place(Request(kBatch, 10, 1), devices) == 1);
+  CHECK(*(*CreatePlacement("workload-aware"))->Place(Request(kBatch, 10, 0), devices) == 0);
+}
+
 }  // namespace
 }  // namespace detshare::policy

@@ -124,6 +124,7 @@ PROGRAMS = [
     _program("pointer_attributes"),
     _program("prefix_sum"),
     _program("profiler_ranges"),
+    _program("queue_behind_stall"),
     _program("registered_memory"),
     _program("registered_shared", tags = ["fork"]),
     _program(

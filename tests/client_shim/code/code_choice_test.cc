@@ -68,6 +68,14 @@ TEST_CASE("An image without the chosen code is refused") {
   CHECK(Choose(CodeChoice::kMachineCodeOnly, text).result == CUDA_ERROR_JIT_COMPILATION_DISABLED);
 }
 
+TEST_CASE("A fatbin whose header exceeds it is no image") {
+  for (const uint16_t header : {0, 15, 17, 0xFFFF}) {
+    std::string image = Fatbin("");
+    memcpy(image.data() + 6, &header, 2);
+    CHECK(Choose(CodeChoice::kPtxOnly, image).result == CUDA_ERROR_INVALID_IMAGE);
+  }
+}
+
 TEST_CASE("A fatbin whose entries exceed it is no image") {
   std::string image = Fatbin(kElf + kPtx);
   const uint64_t too_long = 1000;

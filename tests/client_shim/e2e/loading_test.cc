@@ -1,6 +1,8 @@
 // The ways in which a program loads the shim, and the errors that it gets if the shim cannot serve
 // it.
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include <map>
 
 #include "proto/control.grpc.pb.h"
+#include "proto/preamble.h"
 #include "proto/ring_abi.h"
 #include "tests/client_shim/e2e/harness.h"
 
@@ -198,12 +201,18 @@ TEST_CASE(
   const std::string socket = std::string(directory) + "/s";
   ForeignDaemon service;
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   REQUIRE(server != nullptr);
-  const Outcome outcome =
-      Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket});
+  Listener listener(socket);
+  Process program({LinkedProgram()},
+                  {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket});
+  const int connection = listener.Accept();
+  Preamble preamble;
+  REQUIRE(recv(connection, &preamble, sizeof(preamble), MSG_WAITALL) == sizeof(preamble));
+  fcntl(connection, F_SETFL, O_NONBLOCK);
+  grpc::AddInsecureChannelFromFd(server.get(), connection);
+  const Outcome outcome = program.Wait();
   CHECK(outcome.exit_code == 3);
   CHECK(outcome.out == "cuInit(0): CUDA_ERROR_SYSTEM_DRIVER_MISMATCH\n");
   CHECK(Lines(outcome.err) == 1);

@@ -159,5 +159,21 @@ TEST_CASE("A payload begins at a multiple of 8 bytes behind arguments of any len
   }
 }
 
+TEST_CASE("The reserved fields of a record are zero, whatever its lines held before") {
+  FakeRegion region(kRing);
+  RingWriter ring(region.header(), region.ring(), region.ring_bytes());
+  FakeRegion::Record read;
+  // Each record begins where an earlier one had its payload.
+  for (uint32_t bytes = 2000; ring.tail() < 3 * kRing; bytes += 64) {
+    const RingWriter::Record record = ring.Reserve({7, 0, 0, kNoReply}, 8, bytes);
+    REQUIRE(record);
+    CHECK(record.header->reserved == 0);
+    CHECK(record.header->reserved2 == 0);
+    memset(record.payload, 0xFF, bytes);
+    ring.Commit(record);
+    REQUIRE(region.Read(&read));
+  }
+}
+
 }  // namespace
 }  // namespace detshare::shim

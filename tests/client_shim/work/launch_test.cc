@@ -32,6 +32,19 @@ TEST_CASE("Parameters are packed at the kernel's offsets, with zeros between the
   CHECK(memcmp(packed + 16, c, 12) == 0);
 }
 
+TEST_CASE("The room behind the last parameter is zero") {
+  Parameters p;
+  p.kernel.parameter_bytes = 32;
+  char a = 'x';
+  double b = 2.5;
+  int c[3] = {1, 2, 3};
+  void* params[] = {&a, &b, c};
+  std::byte packed[32];
+  memset(packed, 0xAA, sizeof(packed));
+  PackParameters(p.kernel, params, nullptr, 0, packed);
+  for (int i = 28; i < 32; ++i) CHECK(packed[i] == std::byte{0});
+}
+
 TEST_CASE(
     "Parameters come from the array or from the buffer of extra, never from both or neither") {
   Parameters p;

@@ -72,6 +72,18 @@ TEST_CASE("Policy auto keeps its class near the border") {
   CHECK(RankOf(*policy, border) != kLatency);
 }
 
+TEST_CASE("Policy auto keeps its class while bursts are up to twice as long as the longest") {
+  auto policy = *CreatePolicy("auto", {});
+  const auto rank = [&](Nanoseconds burst) {
+    return RankOf(*policy, Learned(kSecond, burst, 100 * kMillisecond));
+  };
+  CHECK(rank(51 * kMillisecond) != kLatency);
+  CHECK(rank(50 * kMillisecond) == kLatency);
+  CHECK(rank(100 * kMillisecond) == kLatency);
+  CHECK(rank(101 * kMillisecond) != kLatency);
+  CHECK(rank(51 * kMillisecond) != kLatency);
+}
+
 TEST_CASE("Policy auto trusts the operator and objectives more than its observations") {
   auto policy = *CreatePolicy("auto", {});
   const CoroutineView bursty = Learned(kSecond, kMillisecond, 5 * kMillisecond);
@@ -138,6 +150,11 @@ TEST_CASE("Policy auto keeps memory-bound batch on half of the SMs beside other 
   auto policy = *CreatePolicy("auto", {});
   CHECK(SmsOf({132, 8}, partitions[policy->Decide(snapshot).grants[1].idle.partition]) == 64);
   CHECK(policy->Decide(snapshot).grants[2].idle.partition == 0);
+  // It gets no more SMs than it had.
+  auto narrow = *CreatePolicy("auto", {{{"long_share", "25"}}});
+  const Grant bound = narrow->Decide(snapshot).grants[1];
+  CHECK(SmsOf({132, 8}, partitions[bound.idle.partition]) == 64);
+  CHECK(SmsOf({132, 8}, partitions[bound.idle.long_partition]) == 32);
   views[2].has_work = false;
   CHECK(policy->Decide(snapshot).grants[1].idle.partition == 0);
 }

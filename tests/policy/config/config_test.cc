@@ -143,6 +143,10 @@ TEST_CASE("All mistakes are reported at once, with line, column and the allowed 
         "log_level, unlisted_tenants, isolation, profile_dir, admin_group, session_slots, spin_us, "
         "client_spin_us, staging_mib, image_store_mib, swap_memory, cuda_driver, cuda_sm_group, "
         "preemption, max_sessions\n");
+  CHECK(Problems("[daemon]\nisolation = \"strict\"\n") ==
+        "f:2:13: isolation is none, user, tenant or group, not \"strict\"\n");
+  CHECK(Problems("[[tenant]]\nname = \"a\"\ngroup = \"b/c\"\n") ==
+        "f:3:9: group is 1 to 64 letters, digits and -_.@, in quotes, not \"b/c\"\n");
   CHECK(Problems("[deamon]\n") ==
         "f:1:2: there is no section \"deamon\"; there are [daemon], [metrics], [software_gpu], "
         "[policy], [tenant_defaults], [limits] and [[tenant]]\n");
@@ -335,6 +339,20 @@ TEST_CASE("The reference names every key") {
     for (const TenantKey& key : TenantKeys())
       CHECK_THAT(text, Catch::Contains(std::string(key.key)));
   }
+}
+
+TEST_CASE("Limits that programs can get around are named") {
+  Config config;
+  TenantConfig tenant;
+  tenant.tenant.name = "chat";
+  config.tenants.push_back(tenant);
+  CHECK(Cautions(config).empty());
+  config.tenants[0].quota.memory = 1 << 20;
+  REQUIRE(Cautions(config).size() == 1);
+  CHECK_THAT(Cautions(config)[0], Catch::StartsWith("[[tenant]] chat: programs get around"));
+  SECTION("not if unlisted tenants are refused") { config.unlisted_tenants = "refuse"; }
+  SECTION("not if they have limits, too") { config.default_memory = 1 << 20; }
+  CHECK(Cautions(config).empty());
 }
 
 }  // namespace

@@ -183,5 +183,49 @@ TEST_CASE("Policy temporal bounds the holder of the turn and stops all others") 
   for (const Grant& grant : none.grants) CHECK(grant.idle.window == 2 * kMillisecond);
 }
 
+TEST_CASE(
+    "Under policy temporal a turn counts although its holder's last turn is in the hardware") {
+  auto policy = *CreatePolicy("temporal", {{{"slice", "8ms"}}});
+  const Tenant tenants[] = {Named("a"), Named("b")};
+  std::vector<CoroutineView> views(2);
+  for (size_t i = 0; i < 2; ++i) {
+    views[i].id = i + 1;
+    views[i].tenant = &tenants[i];
+    views[i].has_work = true;
+  }
+  Snapshot snapshot;
+  const auto decide_after = [&](Nanoseconds time) {
+    snapshot.now += time;
+    snapshot.coroutines = views;
+    return policy->Decide(snapshot);
+  };
+  decide_after(kSecond);
+  // The turn goes to the second tenant while work of the first one is in the hardware. The second
+  // one has no work soon after, so the turn returns.
+  views[0].in_flight = kMillisecond;
+  CHECK(decide_after(8 * kMillisecond).grants[1].idle.window != 0);
+  views[1].has_work = false;
+  CHECK(decide_after(kMillisecond).grants[0].idle.window != 0);
+  views[1].has_work = true;
+  const Decision turn = decide_after(3 * kMillisecond);
+  CHECK(turn.grants[0].budget == 4 * kMillisecond);
+  CHECK(turn.ask_again_at == snapshot.now + 5 * kMillisecond);
+}
+
+TEST_CASE("Under policy temporal the weights of tenants without work do not shorten turns") {
+  auto policy = *CreatePolicy("temporal", {{{"slice", "8ms"}}});
+  const Tenant tenants[] = {Weighted("a", 1), Weighted("b", 1), Weighted("idle", 8)};
+  std::vector<CoroutineView> views(3);
+  for (size_t i = 0; i < 3; ++i) {
+    views[i].id = i + 1;
+    views[i].tenant = &tenants[i];
+    views[i].has_work = i != 2;
+  }
+  Snapshot snapshot;
+  snapshot.now = kSecond;
+  snapshot.coroutines = views;
+  CHECK(policy->Decide(snapshot).grants[0].budget == 8 * kMillisecond);
+}
+
 }  // namespace
 }  // namespace detshare::policy

@@ -135,6 +135,18 @@ TEST_CASE("Policy tpot-first lets decoding with slack wait for a program closer 
   CHECK(decision.grants[1].contended.window == kForever);
 }
 
+TEST_CASE("Policy tpot-first makes a server of a latency tenant urgent until it makes tokens") {
+  Scene scene;
+  scene.Add("server");
+  scene.tenants.back().tenant_class = TenantClass::kLatency;
+  CHECK(scene.Ranks() == std::vector<int>{1});
+  CHECK(scene.Decide().grants[0].urgent);
+  scene.views.back().tokens.tokens = 10;
+  scene.views.back().tokens.last_at = kNow;
+  CHECK(scene.Ranks() == std::vector<int>{2});
+  CHECK_FALSE(scene.Decide().grants[0].urgent);
+}
+
 TEST_CASE("Policy tpot-first stops prefills while a decoding program is urgent") {
   Scene scene;
   scene.Decoding("urgent", 39 * kMillisecond, 5 * kMillisecond);

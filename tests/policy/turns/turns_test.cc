@@ -149,6 +149,30 @@ TEST_CASE("Without coroutines of exclusive tenants a policy decides as by itself
   }
 }
 
+TEST_CASE("Work that waits for its turn goes behind all other work") {
+  auto policy = *CreatePolicy("priority", {});
+  const Tenant tenants[] = {Exclusive("exclusive", TenantClass::kBatch),
+                            Named("latency", TenantClass::kLatency)};
+  std::vector<CoroutineView> views(2);
+  for (size_t i = 0; i < 2; ++i) {
+    views[i].id = i + 1;
+    views[i].tenant = &tenants[i];
+    views[i].has_work = true;
+  }
+  const SmRange whole;
+  Snapshot snapshot;
+  snapshot.now = 1;
+  snapshot.device = {132, 8};
+  snapshot.partitions = {&whole, 1};
+  snapshot.tenants = tenants;
+  snapshot.coroutines = views;
+  const Decision decision = policy->Decide(snapshot);
+  REQUIRE(decision.grants[0].idle.window > 0);
+  REQUIRE(decision.grants[1].idle.window == 0);
+  CHECK(decision.grants[1].rank == kRanks - 1);
+  CHECK(decision.grants[0].rank < kRanks - 1);
+}
+
 // Gives everybody half of the device.
 class Halves final : public Policy {
  public:
@@ -184,6 +208,14 @@ TEST_CASE("An exclusive tenant always has the same SMs, whatever the policy give
     const Decision decision = policy->Decide(snapshot);
     for (size_t i = 0; i < count; ++i) CHECK(decision.grants[i].idle.partition == (i == 0 ? 0 : 1));
   }
+}
+
+TEST_CASE("A tenant has one share of the turns beside an exclusive one, however many coroutines") {
+  VirtualDevice device({132, 8}, *CreatePolicy("fair", {}));
+  const size_t exclusive = device.Open(Exclusive("exclusive"), Steady(kShort));
+  for (int i = 0; i < 3; ++i) device.Open(Named("a"), Steady(kShort));
+  device.Run(kSecond);
+  CHECK(std::abs(device[exclusive].device_time - kSecond / 2) < 40 * kMillisecond);
 }
 
 // A generator whose sequence is the same everywhere.

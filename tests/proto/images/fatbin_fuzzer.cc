@@ -33,7 +33,7 @@ void CheckKind(Bytes image) {
   }
 }
 
-// What an entry holds, when it can be decoded.
+// Decodes an entry's contents. Returns false if it cannot be decoded.
 bool Decode(const FatbinEntry& entry, std::string* text) {
   std::string error;
   if (!DecodeEntry(entry, kLimit, text, &error)) {

@@ -318,6 +318,8 @@ TEST_CASE("A node that is flattened again keeps its resources and changes nothin
   CHECK(args.destination.location.address == 0x2000);
   CHECK(args.source.location.address ==
         BodyOf<wire::cuMemcpy3DAsync_v2>(before.graphs[0].nodes[3]).source.location.address);
+  // An error of the daemon is about the program's node.
+  for (size_t i = 1; i < 4; ++i) CHECK(flat.graphs[0].nodes[i].source == copy);
   copy->body = CopyOf(OnDevice(0x2000), OnDevice(0x1000), 32);
   CHECK(FlattenAgain(*copy, flat) == CUDA_ERROR_INVALID_VALUE);
   CHECK(SameShape(flat, before));
@@ -332,6 +334,19 @@ TEST_CASE("A disabled copy of ordinary memory still signals and waits") {
   CHECK(flat.graphs[0].nodes[0].enabled);
   CHECK(flat.graphs[0].nodes[1].enabled);
   CHECK_FALSE(flat.graphs[0].nodes[2].enabled);
+}
+
+TEST_CASE("Only the lower bits of a memset's value reach narrow elements") {
+  for (const uint32_t bytes : {1u, 2u, 4u}) {
+    auto graph = MakeGraph(false);
+    FillNode fill;
+    fill.description = {0x1000, 0, 0x12345678, bytes, 8, 1};
+    fill.address = 0x1000;
+    Put(*graph, fill);
+    const auto args = BodyOf<wire::cuMemsetD2D32Async>(Flat(*graph).graphs[0].nodes[0]);
+    CHECK(args.value == (bytes == 1 ? 0x78 : bytes == 2 ? 0x5678 : 0x12345678));
+    CHECK(args.element_bytes == bytes);
+  }
 }
 
 // A random graph whose leaves are kernels with different ids. `depth` is the maximum depth of

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "client_shim/work/graph/graph_memory.h"
 #include "tests/client_shim/work/graph/graph_maker.h"
 
 namespace detshare::shim {
@@ -144,6 +145,19 @@ TEST_CASE("A cycle is found") {
   std::vector<GraphNode*> order;
   CHECK_FALSE(TopologicalOrder(*graph, &order));
   CHECK(order == std::vector<GraphNode*>{c});
+}
+
+TEST_CASE("Memory of a graph is freed once, by its own graph or by others") {
+  const std::lock_guard lock(GraphMutex());
+  GraphNode* added = nullptr;
+  for (const bool own_first : {false, true}) {
+    auto owner = MakeGraph(true), other = MakeGraph(true);
+    const auto memory = std::make_shared<GraphMemory>();
+    Put(*owner, AllocNode{memory});
+    CHECK(AddNode(own_first ? *owner : *other, FreeNode{memory}, {}, &added) == CUDA_SUCCESS);
+    CHECK(AddNode(*owner, FreeNode{memory}, {}, &added) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(AddNode(*other, FreeNode{memory}, {}, &added) == CUDA_ERROR_INVALID_VALUE);
+  }
 }
 
 }  // namespace

@@ -112,5 +112,36 @@ TEST_CASE("Only address and value of a memset of several rows may change") {
   CHECK(CheckNodeUpdate(rows, narrower, false) == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
 }
 
+TEST_CASE("Copies, memsets and operations on memory keep their context") {
+  const auto check = [](auto node) {
+    auto elsewhere = node;
+    elsewhere.context.id = 2;
+    CHECK(CheckNodeUpdate(node, node, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+    CHECK(CheckNodeUpdate(node, elsewhere, false) == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  };
+  check(CopyOf(OnDevice(1), OnDevice(2), 16));
+  check(FillNode{});
+  check(MemoryOpsNode{});
+}
+
+TEST_CASE("An edge of another type is another topology") {
+  const std::lock_guard lock(GraphMutex());
+  auto before = MakeGraph(true), after = MakeGraph(true);
+  GraphNode* ends[2] = {};
+  CUgraphEdgeData programmatic{};
+  programmatic.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+  programmatic.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  for (Graph* graph : {before.get(), after.get()}) {
+    for (GraphNode*& end : ends) end = Put(*graph, KernelOf(1));
+    REQUIRE(AddEdge(*graph, ends[0], ends[1],
+                    graph == after.get() ? programmatic : CUgraphEdgeData{}) == CUDA_SUCCESS);
+  }
+  const Checked checked = Check(*before, *after);
+  CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  CHECK(checked.info.errorNode == HandleOf(*ends[1]));
+  CHECK(checked.info.errorFromNode == HandleOf(*ends[0]));
+  CHECK(Check(*after, *after).reply == CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace detshare::shim

@@ -1,0 +1,43 @@
+// A program that queues far more work behind a stalled stream than fits anywhere. It waits until the
+// stream goes on, and nothing is lost. Another thread lets the stream go on once the program waits.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "gate.h"
+
+constexpr int kWords = 1024;  // a copy of 4 KiB
+constexpr int kRows = 16;
+constexpr int kCopies = 30000;
+
+int main() {
+  std::vector<unsigned> row(kWords), result(kRows * kWords);
+  unsigned* device = check::Upload(result);
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  Gate gate;
+  gate.Close(stream);
+  std::atomic<int> queued{0};
+  std::thread opener([&] {
+    for (int before = -1; before != queued.load();) {
+      before = queued.load();
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    gate.Open();
+  });
+  for (int i = 0; i < kCopies; ++i) {
+    for (int k = 0; k < kWords; k += 64) row[k] = i * 31 + k;
+    CHECK(cudaMemcpyAsync(device + (i % kRows) * kWords, row.data(), kWords * sizeof(unsigned),
+                          cudaMemcpyHostToDevice, stream));
+    queued = i + 1;
+  }
+  opener.join();
+  CHECK(cudaStreamSynchronize(stream));
+  for (int i = kCopies - kRows; i < kCopies; ++i) {
+    for (int k = 0; k < kWords; k += 64) result[(i % kRows) * kWords + k] = i * 31 + k;
+  }
+  check::Compare("rows", check::Download(device, kRows * kWords), result);
+  CHECK(cudaStreamDestroy(stream));
+  CHECK(cudaFree(device));
+  return check::Ok();
+}
