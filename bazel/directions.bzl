@@ -15,7 +15,7 @@ _SERVER_BASE = _RUNTIME + ["server/base"]
 _SESSION = _SERVER_BASE + ["server/backends/images", "server/shared_memory"]
 _SESSIONS = _SESSION + ["server/access", "server/session", "server/tenants"]
 _TELEMETRY = _SESSIONS + ["server/sessions"]
-_SERVICES = _TELEMETRY + ["server/strict", "server/telemetry"]
+_SERVICES = _TELEMETRY + ["server/engines", "server/telemetry"]
 _WEB = _SERVICES + ["server/services"]
 
 USES = {
@@ -43,7 +43,7 @@ USES = {
     "server/session": _SESSION,
     "server/sessions": _SESSIONS,
     "server/shared_memory": _SERVER_BASE,
-    "server/strict": _SESSIONS + ["server/sessions"],
+    "server/engines": _SESSIONS + ["server/sessions"],
     "server/telemetry": _TELEMETRY,
     "server/tenants": _SERVER_BASE,
     "server/web": _WEB,

@@ -26,9 +26,9 @@
 #include "server/base/logging.h"
 #include "server/directories.h"
 #include "server/services/admin_service.h"
+#include "server/services/client_server.h"
 #include "server/services/control_service.h"
 #include "server/services/duration_profiles.h"
-#include "server/services/other_domains.h"
 #include "server/services/reflection_service.h"
 #include "server/services/settings_store.h"
 #include "server/services/telemetry_service.h"
@@ -46,7 +46,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kHealthPeriod(20);
-constexpr milliseconds kOthersTimeout(2000);  // for replies of other domains
 // Settings of an earlier daemon may name more devices than there are: a card may be missing.
 constexpr size_t kAnyNumberOfDevices = std::numeric_limits<size_t>::max();
 constexpr const char* kServices[] = {"detshare.proto.Admin", "detshare.proto.Control",
@@ -63,30 +62,16 @@ int LargestSmCount(const std::vector<Device*>& devices) {
   return largest;
 }
 
-std::string SettingsFile(const ServerOptions& options) {
-  return options.runtime_directory + "/settings";
-}
-
-proto::Settings FlagsAsSettings(const ServerOptions& options) {
-  proto::Settings settings;
-  settings.mutable_policy()->set_name(options.policy);
-  for (const auto& [name, value] : options.policy_parameters)
-    (*settings.mutable_policy()->mutable_parameters())[name] = value;
-  for (const policy::Tenant& tenant : options.tenants) {
-    const auto quota = options.tenant_quotas.find(tenant.name);
-    *settings.add_tenants() =
-        ToSetting(tenant, quota != options.tenant_quotas.end() ? quota->second : TenantQuota());
-  }
-  return settings;
-}
-
-// A daemon that replaces another one takes over its settings. Any other daemon begins with its
-// flags.
-void AdoptSettings(int sm_count, ServerOptions* options) {
-  const std::string file = SettingsFile(*options);
-  if (options->first_session <= 1) {
-    unlink(file.c_str());
-    return;
+// A daemon that replaces another one takes over its settings, and an engine those of the supervisor.
+// Any other daemon begins with its flags.
+void AdoptSettings(const Daemon::Options& daemon, int sm_count, ServerOptions* options) {
+  std::string file = daemon.inherited_settings;
+  if (file.empty()) {
+    file = SettingsFile(options->runtime_directory);
+    if (options->first_session <= 1) {
+      unlink(file.c_str());
+      return;
+    }
   }
   const absl::StatusOr<proto::Settings> kept = ReadSettings(file);
   if (absl::IsNotFound(kept.status())) return;
@@ -169,10 +154,11 @@ absl::Status Daemon::CreateManager() {
   std::vector<Device*> borrowed;
   for (const auto& device : devices_) borrowed.push_back(device.get());
   const int sm_count = LargestSmCount(borrowed);
-  AdoptSettings(sm_count, &options_.server);
+  AdoptSettings(options_, sm_count, &options_.server);
   WarnOfDevices(options_.server, borrowed.size());
   DETSHARE_ASSIGN_OR_RETURN(manager_, SessionManager::Create(borrowed, options_.server));
   manager_->SetAdmission(options_.admission);
+  if (options_.note) manager_->events().Forward(options_.note);
   const std::vector<DeviceScheduler*> schedulers = manager_->Schedulers();
   if (!options_.profile_directory.empty()) {
     std::vector<DurationProfiles::Entry> tables;
@@ -181,26 +167,28 @@ absl::Status Daemon::CreateManager() {
     profiles_ = std::make_unique<DurationProfiles>(options_.profile_directory, std::move(tables));
   }
   settings_ = std::make_unique<SettingsStore>(schedulers, manager_->tenant_accounts(), sm_count,
-                                              FlagsAsSettings(options_.server),
-                                              SettingsFile(options_.server));
+                                              SettingsOf(options_.server),
+                                              SettingsFile(options_.server.runtime_directory));
   return absl::OkStatus();
 }
 
 absl::Status Daemon::CreateServices() {
   identity_.SetRules(options_.tenant_rules);
-  control_ = std::make_unique<ControlService>(*manager_, peers_, identity_,
-                                              options_.directory_for_clients);
-  if (options_.domain.has_value()) {
-    others_ = std::make_unique<OtherDomains>(options_.server.runtime_directory, kOthersTimeout);
-  }
+  control_ = std::make_unique<ControlService>(*manager_, peers_, options_.directory_for_clients,
+                                              options_.group.value_or(""));
   admin_ = std::make_unique<AdminService>(*manager_, *settings_, identity_, peers_,
-                                          options_.backend, options_.domain, others_.get());
-  telemetry_ = std::make_unique<Telemetry>(*manager_, options_.host_telemetry, identity_);
+                                          options_.backend, options_.socket, options_.group);
+  telemetry_ = std::make_unique<Telemetry>(*manager_, options_.host_telemetry);
   telemetry_service_ = std::make_unique<TelemetryService>(*telemetry_, peers_);
   DETSHARE_ASSIGN_OR_RETURN(
-      endpoints_, TenantEndpoints::Create(*manager_, *settings_, *telemetry_, peers_, identity_,
-                                          options_.domain.has_value()));
-  endpoint_service_ = std::make_unique<TenantEndpointService>(*endpoints_, peers_, identity_);
+      clients_, ClientServer::Create(*manager_, *settings_, *telemetry_, peers_, identity_,
+                                     options_.group.value_or("")));
+  // Endpoints belong to the process that listens.
+  if (!options_.group.has_value()) {
+    DETSHARE_ASSIGN_OR_RETURN(
+        endpoints_, TenantEndpoints::Create(options_.server.runtime_directory, *clients_));
+    endpoint_service_ = std::make_unique<TenantEndpointService>(*endpoints_, peers_, identity_);
+  }
   if (options_.observe || options_.http.has_value()) {
     Observer::Options watched;
     watched.backend = options_.backend;
@@ -223,7 +211,7 @@ absl::Status Daemon::StartGrpc() {
   builder.RegisterService(control_.get());
   builder.RegisterService(admin_.get());
   builder.RegisterService(telemetry_service_.get());
-  builder.RegisterService(endpoint_service_.get());
+  if (endpoint_service_ != nullptr) builder.RegisterService(endpoint_service_.get());
   builder.RegisterService(reflection_.get());
   if (observation_ != nullptr) builder.RegisterService(observation_.get());
   SetLimits(&builder);
@@ -239,9 +227,9 @@ absl::Status Daemon::Listen() {
   } else {
     DETSHARE_ASSIGN_OR_RETURN(listen_fd_, ListenOn(options_.socket, options_.socket_mode));
   }
-  acceptor_ = std::make_unique<Acceptor>(listen_fd_, peers_, [server = grpc_.get()](int fd) {
-    grpc::AddInsecureChannelFromFd(server, fd);
-  });
+  acceptor_ = std::make_unique<Acceptor>(
+      listen_fd_, peers_, identity_,
+      [server = grpc_.get()](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
   return absl::OkStatus();
 }
 
@@ -264,9 +252,8 @@ bool Daemon::Stop(milliseconds timeout) {
     grpc_->Wait();
     grpc_.reset();
   }
-  others_.reset();
   observer_.reset();
-  if (endpoints_ != nullptr) endpoints_->Shutdown();
+  if (clients_ != nullptr) clients_->Shutdown();
   if (listen_fd_ >= 0) {
     if (!options_.keep_socket) unlink(options_.socket.c_str());
     close(listen_fd_);
@@ -275,9 +262,51 @@ bool Daemon::Stop(milliseconds timeout) {
   return empty;
 }
 
-void Daemon::Take(int connection) { acceptor_->Take(connection); }
+void Daemon::Take(const ClientConnection& connection) {
+  if (connection.fd < 0) return;
+  std::optional<Peer> peer = ReadPeer(connection.fd);
+  if (!peer.has_value()) {
+    close(connection.fd);
+    return;
+  }
+  peer->passed = true;
+  peer->tenant = connection.tenant;
+  const bool through_endpoint = connection.endpoint != nullptr;
+  if (through_endpoint) {
+    absl::StatusOr<std::shared_ptr<TenantEndpoint>> endpoint = Know(connection.endpoint);
+    if (endpoint.ok()) {
+      peer->endpoint = *std::move(endpoint);
+    } else {
+      peer->tenant = endpoint.status();
+    }
+  }
+  peers_.Add(connection.fd, *std::move(peer));
+  if (through_endpoint) return clients_->Serve(connection.fd);
+  grpc::AddInsecureChannelFromFd(grpc_.get(), connection.fd);
+}
 
-bool Daemon::InUse() { return peers_.AnyConnected(getppid()) || !manager_->Sessions().empty(); }
+absl::StatusOr<std::shared_ptr<TenantEndpoint>> Daemon::Know(
+    const std::shared_ptr<TenantEndpoint>& passed) {
+  const auto known = passed_endpoints_.find(passed->number);
+  if (known != passed_endpoints_.end()) return known->second;
+  DETSHARE_ASSIGN_OR_RETURN(passed->device_ids, clients_->DevicesOf(passed->device_ids));
+  passed_endpoints_[passed->number] = passed;
+  return passed;
+}
+
+void Daemon::CloseEndpoint(uint64_t number) {
+  const auto known = passed_endpoints_.find(number);
+  if (known == passed_endpoints_.end()) return;
+  // Before End() looks for open sessions, so a session that is requested later is refused.
+  known->second->closed.store(true, std::memory_order_seq_cst);
+  clients_->End(*known->second);
+  passed_endpoints_.erase(known);
+}
+
+bool Daemon::InUse() {
+  return peers_.AnyConnected(options_.observer ? options_.observer() : -1) ||
+         !manager_->Sessions().empty();
+}
 
 void Daemon::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface* const health = grpc_->GetHealthCheckService();

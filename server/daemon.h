@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@
 #include "policy/config/listen_address.h"
 #include "server/access/acceptor.h"
 #include "server/access/identity.h"
+#include "server/base/event_log.h"
+#include "server/engines/engine_channel.h"
 #include "server/session/server_options.h"
 
 namespace grpc {
@@ -26,6 +29,7 @@ class Server;
 namespace detshare {
 
 class AdminService;
+class ClientServer;
 class ControlService;
 class Device;
 class DurationProfiles;
@@ -33,7 +37,6 @@ class HostTelemetry;
 class HttpServer;
 class ObservationService;
 class Observer;
-class OtherDomains;
 class ReflectionService;
 class SessionAdmission;
 class SessionManager;
@@ -58,7 +61,12 @@ class Daemon {
     // runtime_directory: "" for the socket's directory.
     ServerOptions server;
     TenantRules tenant_rules;
-    std::optional<uid_t> domain;        // with strict isolation: the only user who is served
+    // The isolation group whose engine this process is; empty: it serves all programs of the host.
+    std::optional<std::string> group;
+    // The supervisor's settings, which an engine adopts; "": there is none.
+    std::string inherited_settings;
+    // Called with each event of a session; may be empty.
+    std::function<void(const DaemonEvent&)> note;
     std::string directory_for_clients;  // as in ControlService
     std::string profile_directory;      // of DurationProfiles; "": durations are not kept
     // The address at which HTTP is served; empty: HTTP is not served.
@@ -68,6 +76,9 @@ class Daemon {
     // Decides about sessions if the daemon has several processes; null: this process decides alone.
     // It outlives the daemon.
     SessionAdmission* admission = nullptr;
+    // Returns the process that only observes this one, or -1; empty: there is none. Any thread may
+    // call it.
+    std::function<pid_t()> observer;
     // Serves observations to clients that may administer (proto/observation.proto).
     bool observe = false;
     uint64_t device_losses = 0;  // device losses of the daemons that this one replaces
@@ -88,10 +99,13 @@ class Daemon {
   // still there after `timeout` (kernels that run on).
   bool Stop(std::chrono::milliseconds timeout);
 
-  // Takes a connection that another process accepted.
-  void Take(int connection);
-  // Returns whether a session exists or a process is connected. The parent process, which only
-  // observes this one, does not count. Any thread may call it.
+  // Takes a connection that the supervisor accepted, and owns its descriptors.
+  void Take(const ClientConnection& connection);
+  // Ends what came through an endpoint that the supervisor has closed. The thread that calls Take()
+  // calls it.
+  void CloseEndpoint(uint64_t number);
+  // Returns whether a session exists or a process is connected. The process that Options::observer
+  // names does not count. Any thread may call it.
   bool InUse();
 
   SessionManager& manager() { return *manager_; }
@@ -109,6 +123,10 @@ class Daemon {
   absl::Status StartGrpc();
   absl::Status Listen();
   absl::Status ServeHttp();
+  // Returns the endpoint that an earlier connection came through, or the passed one with its
+  // devices. Returns the errors of SessionManager::ChooseDevices().
+  absl::StatusOr<std::shared_ptr<TenantEndpoint>> Know(
+      const std::shared_ptr<TenantEndpoint>& passed);
   // Runs on monitor_: reports a lost device and ends all sessions.
   void Monitor();
   void SetServing(bool serving);
@@ -122,12 +140,13 @@ class Daemon {
   std::unique_ptr<DurationProfiles> profiles_;
   std::unique_ptr<SettingsStore> settings_;
   std::unique_ptr<ControlService> control_;
-  std::unique_ptr<OtherDomains> others_;  // null: this is the only process
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<TelemetryService> telemetry_service_;
-  std::unique_ptr<TenantEndpoints> endpoints_;
-  std::unique_ptr<TenantEndpointService> endpoint_service_;
+  std::unique_ptr<ClientServer> clients_;
+  std::unique_ptr<TenantEndpoints> endpoints_;                            // null: this is an engine
+  std::unique_ptr<TenantEndpointService> endpoint_service_;               // null: this is an engine
+  std::map<uint64_t, std::shared_ptr<TenantEndpoint>> passed_endpoints_;  // used by Take()'s thread
   std::unique_ptr<ReflectionService> reflection_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<ObservationService> observation_;

@@ -1,14 +1,11 @@
 #include "server/daemon_options.h"
 
-#include <grp.h>
-#include <pwd.h>
-
 #include <cstdlib>
 #include <optional>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/numbers.h"
+#include "policy/config/accounts.h"
 #include "policy/config/listen_address.h"
 #include "server/base/host_memory.h"
 #include "server/base/logging.h"
@@ -21,31 +18,6 @@ constexpr int kSpinUs = 50;
 constexpr int kClientSpinUsOnGpu = 5000;
 constexpr int kSlots = 256;
 constexpr int kSlotsOnGpu = 64;  // programs on real GPUs pin and reserve more
-
-std::optional<uint32_t> UserId(const std::string& name) {
-  uint32_t id = 0;
-  if (absl::SimpleAtoi(name, &id)) return id;
-  std::vector<char> buffer(65536);
-  passwd entry;
-  passwd* found = nullptr;
-  if (getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
-      found == nullptr)
-    return std::nullopt;
-  return found->pw_uid;
-}
-
-std::optional<uint32_t> GroupId(const std::string& name) {
-  uint32_t id = 0;
-  if (absl::SimpleAtoi(name, &id)) return id;
-  // The buffer is large, because it also receives the group's members.
-  std::vector<char> buffer(1 << 20);
-  group entry;
-  group* found = nullptr;
-  if (getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
-      found == nullptr)
-    return std::nullopt;
-  return found->gr_gid;
-}
 
 }  // namespace
 
@@ -75,8 +47,9 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   server.default_quota = DefaultQuota(config);
   server.max_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
-  // Each domain has room of its own, so a domain uses none by default.
-  const uint64_t usual_swap = config.isolation == "strict" ? 0 : HostMemoryBytes() / 2;
+  // Each engine has room of its own, so engines use none by default.
+  const bool engines = ParseIsolation(config.isolation) != Isolation::kNone;
+  const uint64_t usual_swap = engines ? 0 : HostMemoryBytes() / 2;
   server.swap_bytes =
       config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : usual_swap;
   ApplyLimits(config, &server.limits);
@@ -85,9 +58,8 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   backend->backend = config.backend;
   backend->cuda_driver = config.cuda_driver;
   backend->cuda_sm_group = static_cast<int>(config.cuda_sm_group);
-  // With strict isolation, several processes use the device, and their groups would stop each
-  // other.
-  backend->preemption = config.preemption == "auto" && config.isolation != "strict";
+  // The time-slice groups of several engines would stop each other.
+  backend->preemption = config.preemption == "auto" && !engines;
   backend->soft_devices = static_cast<int>(config.soft_devices);
   backend->soft_sms = static_cast<int>(config.soft_sms);
   backend->soft_memory = static_cast<uint64_t>(config.soft_memory);
@@ -115,6 +87,15 @@ SessionBook::Limits LimitsOfSessions(const Config& config) {
   for (const TenantConfig& tenant : config.tenants)
     limits.tenants[tenant.tenant.name] = tenant.quota.sessions;
   return limits;
+}
+
+IsolationGroups GroupsOf(const Config& config) {
+  IsolationGroups groups;
+  groups.isolation = ParseIsolation(config.isolation);
+  for (const TenantConfig& tenant : config.tenants) {
+    if (!tenant.group.empty()) groups.named[tenant.tenant.name] = tenant.group;
+  }
+  return groups;
 }
 
 void ApplyLimits(const Config& config, SessionLimits* limits) {

@@ -4,7 +4,8 @@
 #include "policy/config/config.h"
 #include "server/backends.h"
 #include "server/daemon.h"
-#include "server/strict/session_book.h"
+#include "server/engines/isolation_group.h"
+#include "server/engines/session_book.h"
 
 namespace detshare {
 
@@ -19,7 +20,9 @@ void ApplyLogLevel(const Config& config);
 
 // Returns the limits of a tenant without limits of its own.
 TenantQuota DefaultQuota(const Config& config);
-// Returns how many sessions there may be, over all processes of the daemon.
+// Returns which programs share an engine.
+IsolationGroups GroupsOf(const Config& config);
+// Returns how many sessions there may be, over all engines.
 SessionBook::Limits LimitsOfSessions(const Config& config);
 // Sets the limits of one session that the configuration decides and leaves the others.
 void ApplyLimits(const Config& config, SessionLimits* limits);

@@ -65,12 +65,11 @@ void AddInternalFlags(CLI::App& app, Flags& flags) {
   app.add_option("--first-session", flags.server.first_session)->group("");
   app.add_option("--device-losses", flags.device_losses)->group("");
   app.add_option("--ready-fd", flags.ready_fd)->group("");
-  app.add_option("--domain", flags.domain)
-      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))
-      ->group("");
-  app.add_option("--domain-fd", flags.domain_fd)->group("");
+  app.add_option("--engine", flags.engine)->group("");
+  app.add_option("--engine-directory", flags.engine_directory)->group("");
+  app.add_option("--engine-fd", flags.engine_fd)->group("");
   app.add_option("--admission-fd", flags.admission_fd)->group("");
-  app.add_option("--domain-idle-ms", flags.domain_idle_ms)->group("");
+  app.add_option("--engine-idle-ms", flags.engine_idle_ms)->group("");
   app.add_flag("--remove-runtime-dir", flags.remove_runtime_directory)->group("");
   app.add_flag("--soft-lose-device-on-fault", flags.server.lose_device_on_fault)->group("");
 }

@@ -26,12 +26,12 @@ struct Flags {
   int ready_fd = -1;                      // gets a line once clients can connect; -1: none
   bool remove_runtime_directory = false;  // when the daemon ends
 
-  // The process of a trust domain gets these from the accepting process; -1: this is no such
-  // process.
-  int64_t domain = -1;    // the user whose programs the process serves
-  int domain_fd = -1;     // for DomainMember
-  int admission_fd = -1;  // for AdmissionChannel; -1: the process admits sessions without asking
-  int64_t domain_idle_ms = 30'000;  // the domain offers to end after this time without use
+  // An engine gets these from the supervisor; "" and -1: this process is no engine.
+  std::string engine;               // its isolation group
+  std::string engine_directory;     // the name of its directory
+  int engine_fd = -1;               // for EngineMember
+  int admission_fd = -1;            // for AdmissionChannel
+  int64_t engine_idle_ms = 30'000;  // the engine offers to end after this time without use
 };
 
 // Reads the command line. Returns the exit code if the process must end at once: after --help and

@@ -6,9 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/logging.h"
+#include "server/engines/isolation_group.h"
 #include "server/flags.h"
 #include "server/serve_daemon.h"
-#include "server/serve_domains.h"
+#include "server/serve_supervisor.h"
 #include "server/startup.h"
 
 int main(int argc, char** argv) {
@@ -21,8 +22,9 @@ int main(int argc, char** argv) {
     detshare::LogErrorLines(startup.status().message());
     return 1;
   }
-  // With strict isolation the listening process starts a process for each user, with --domain-fd.
-  const bool accepts_only = startup->config.isolation == "strict" && flags.domain_fd < 0;
-  return accepts_only ? detshare::ServeDomains(*startup)
-                      : detshare::ServeDaemon(*std::move(startup));
+  const bool isolates =
+      detshare::ParseIsolation(startup->config.isolation) != detshare::Isolation::kNone;
+  // The supervisor starts engines with --engine-fd.
+  return isolates && flags.engine_fd < 0 ? detshare::ServeSupervisor(*startup)
+                                         : detshare::ServeDaemon(*std::move(startup));
 }

@@ -23,12 +23,14 @@
 #include "server/backends.h"
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
+#include "server/engines/admission_channel.h"
+#include "server/engines/engine_process.h"
+#include "server/engines/rights.h"
 #include "server/reloader.h"
 #include "server/services/admin_service.h"
+#include "server/services/settings_store.h"
 #include "server/sessions/session_manager.h"
 #include "server/shared_memory/shared_region.h"
-#include "server/strict/admission_channel.h"
-#include "server/strict/domain_process.h"
 #include "server/watchdog.h"
 
 extern char** environ;
@@ -38,50 +40,53 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For the reply of the accepting process, which does nothing that takes long.
+// For the reply of the supervisor, which does nothing that takes long.
 constexpr milliseconds kAdmissionTimeout(5000);
 // How long a process with a lost device goes on. Clients learn of the loss from their sessions'
 // files; in this time gRPC sends the message with the reason.
 constexpr milliseconds kMessageTime(50);
 
-// The channels of a trust domain's process to the accepting process.
-struct DomainChannels {
-  std::unique_ptr<DomainMember> member;         // null: this process serves all users
+// An engine's channels to the supervisor.
+struct EngineChannels {
+  std::unique_ptr<EngineMember> member;         // null: this process serves all programs
   std::unique_ptr<AdmissionChannel> admission;  // null: this process admits sessions without asking
 };
 
-// Makes this process the one of a trust domain, if its flags say so, and its options those of the
-// domain's daemon.
-DomainChannels EnterDomain(Startup* startup) {
+// Makes this process an engine, if its flags say so, and its options those of the engine's daemon.
+absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   Flags& flags = startup->flags;
-  DomainChannels channels;
-  if (flags.domain_fd < 0) return channels;
-  fcntl(flags.domain_fd, F_SETFD, FD_CLOEXEC);
-  channels.member =
-      std::make_unique<DomainMember>(flags.domain_fd, milliseconds(flags.domain_idle_ms));
-  const uid_t user = static_cast<uid_t>(flags.domain);
+  EngineChannels channels;
+  if (flags.engine_fd < 0) return channels;
+  DropRights();
+  fcntl(flags.engine_fd, F_SETFD, FD_CLOEXEC);
   Daemon::Options& daemon = startup->daemon;
+  daemon.inherited_settings = SettingsFile(daemon.server.runtime_directory);
   daemon.server.runtime_directory =
-      absl::StrCat(DomainsDirectory(daemon.server.runtime_directory), "/", user);
-  // No other user may see what is in the directory. If it cannot be made, the daemon does not
-  // start, and says so.
-  MakeSharedDirectory(daemon.server.runtime_directory).IgnoreError();
-  daemon.directory_for_clients = DomainDirectoryForClients(user);
-  daemon.domain = user;
+      EngineDirectory(daemon.server.runtime_directory, flags.engine_directory);
+  // No other user may see what is in the directory.
+  DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(daemon.server.runtime_directory));
+  DETSHARE_ASSIGN_OR_RETURN(channels.member,
+                            EngineMember::Create(flags.engine_fd, daemon.server.runtime_directory,
+                                                 milliseconds(flags.engine_idle_ms)));
+  daemon.directory_for_clients = EngineDirectoryForClients(flags.engine_directory);
+  daemon.group = flags.engine;
+  daemon.observer = [member = channels.member.get()] { return member->supervisor(); };
+  daemon.note = [member = channels.member.get()](const DaemonEvent& event) {
+    // The supervisor knows when an engine starts.
+    if (event.kind != DaemonEvent::Kind::kStarted) member->Report(event);
+  };
   daemon.observe = daemon.http.has_value();
-  daemon.http.reset();  // the accepting process serves HTTP for all users
-  // Connections at the main socket come from the accepting process.
-  daemon.socket = DomainSocket(daemon.server.runtime_directory);
+  daemon.http.reset();  // the supervisor serves HTTP for all engines
+  // Connections at the main socket come from the supervisor.
+  daemon.socket = EngineSocket(daemon.server.runtime_directory);
   daemon.socket_mode = 0600;
   daemon.listen_fd = -1;
   daemon.keep_socket = false;
   flags.remove_runtime_directory = false;
   flags.ready_fd = -1;
-  if (flags.admission_fd >= 0) {
-    fcntl(flags.admission_fd, F_SETFD, FD_CLOEXEC);
-    channels.admission = std::make_unique<AdmissionChannel>(flags.admission_fd, kAdmissionTimeout);
-    daemon.admission = channels.admission.get();
-  }
+  fcntl(flags.admission_fd, F_SETFD, FD_CLOEXEC);
+  channels.admission = std::make_unique<AdmissionChannel>(flags.admission_fd, kAdmissionTimeout);
+  daemon.admission = channels.admission.get();
   return channels;
 }
 
@@ -147,17 +152,15 @@ void OfferReload(const ServiceManager& service_manager, Reloader& reloader, Daem
       [&service_manager, &reloader](const std::string& who) -> absl::StatusOr<proto::Reloaded> {
         DETSHARE_ASSIGN_OR_RETURN(const Reloader::Report report,
                                   Reload(service_manager, reloader, who));
-        proto::Reloaded reloaded;
-        reloaded.mutable_changed()->Add(report.changed.begin(), report.changed.end());
-        reloaded.mutable_restart()->Add(report.restart.begin(), report.restart.end());
-        return reloaded;
+        return ToMessage(report);
       });
 }
 
-// Handles signals, lost devices and the messages of the accepting process until the daemon must
-// end. `lost_fd` is readable once a device is lost. `member` may be null.
-void HandleEvents(const Startup& startup, int lost_fd, DomainMember* member, Reloader& reloader,
-                  Daemon& daemon) {
+// Handles signals, lost devices and the messages of the supervisor until the daemon must
+// end. `lost_fd` is readable once a device is lost. The channels may be null.
+void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& channels,
+                  Reloader& reloader, Daemon& daemon) {
+  EngineMember* const member = channels.member.get();
   for (;;) {
     pollfd fds[3] = {{startup.signal_fd, POLLIN, 0},
                      {lost_fd, POLLIN, 0},
@@ -168,16 +171,22 @@ void HandleEvents(const Startup& startup, int lost_fd, DomainMember* member, Rel
         startup.service_manager.Say("a device was lost: starting anew");
         ReplaceProcess(startup, daemon);
       }
-      // The accepting process starts another process when the user's next connection comes.
+      // The supervisor starts another engine when the group's next connection comes.
+      member->ReportLoss();
       std::this_thread::sleep_for(kMessageTime);
-      _exit(kExitDeviceLost);
+      _exit(1);
     }
-    if (member != nullptr && !member->Proceed([&](int connection) { daemon.Take(connection); },
-                                              [&] { return daemon.InUse(); }))
-      return;
+    const auto take = [&](const Received& received) {
+      if (received.connection.has_value()) daemon.Take(*received.connection);
+      if (received.closed_endpoint.has_value()) daemon.CloseEndpoint(*received.closed_endpoint);
+      if (received.order == EngineOrder::kReload)
+        Reload(startup.service_manager, reloader, "supervisor").IgnoreError();
+      if (received.admission >= 0) channels.admission->Replace(received.admission);
+    };
+    if (member != nullptr && !member->Proceed(take, [&daemon] { return daemon.InUse(); })) return;
     if (fds[0].revents == 0) continue;
     const SignalRequest request = TakeSignal(startup);
-    if (request == SignalRequest::kEnd) return;
+    if (request == SignalRequest::kEnd || request == SignalRequest::kEndAll) return;
     if (request == SignalRequest::kReload)
       Reload(startup.service_manager, reloader, "SIGHUP").IgnoreError();
   }
@@ -203,7 +212,12 @@ void End(const Startup& startup, std::unique_ptr<Daemon> daemon) {
 
 int ServeDaemon(Startup startup) {
   // The daemon uses the channels, so they outlive it.
-  const DomainChannels channels = EnterDomain(&startup);
+  absl::StatusOr<EngineChannels> engine = BecomeEngine(&startup);
+  if (!engine.ok()) {
+    LogError(std::string(engine.status().message()));
+    return 1;
+  }
+  const EngineChannels channels = *std::move(engine);
   absl::StatusOr<OpenedBackend> backend = OpenBackend(startup.backend);
   if (!backend.ok()) {
     LogError("no device: ", std::string(backend.status().message()));
@@ -230,11 +244,12 @@ int ServeDaemon(Startup startup) {
   AnnounceReady(startup);
   std::unique_ptr<Watchdog> watchdog = StartWatchdog(startup, *daemon);
   Reloader reloader(
-      startup.config, [&startup] { return ReadConfiguration(startup.flags); }, *daemon);
-  // The accepting process tells the process of a domain to reload, by SIGHUP.
+      startup.config, [&startup] { return ReadConfiguration(startup.flags); }, *daemon,
+      options.inherited_settings);
+  // The supervisor tells an engine to reload.
   if (!startup.flags.config_file.empty() && channels.member == nullptr)
     OfferReload(startup.service_manager, reloader, *daemon);
-  HandleEvents(startup, lost_fd, channels.member.get(), reloader, *daemon);
+  HandleEvents(startup, lost_fd, channels, reloader, *daemon);
   daemon->admin().OnReload(nullptr);  // the reloader ends before the daemon
   LogInfo("detshared ends");
   startup.service_manager.Stopping();

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "policy/status_macros.h"
+#include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "server/directories.h"
 
@@ -61,8 +62,12 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   startup.flags = flags;
   DETSHARE_ASSIGN_OR_RETURN(startup.config, ReadConfiguration(flags));
   ApplyLogLevel(startup.config);
-  if (flags.domain_fd >= 0 && flags.domain < 0)
-    return absl::InvalidArgumentError("--domain-fd is for the daemon itself");
+  // The supervisor says it for its engines.
+  if (flags.engine_fd < 0) {
+    for (const std::string& caution : Cautions(startup.config)) LogWarning(caution);
+  }
+  if (flags.engine_fd >= 0 && (flags.engine.empty() || flags.engine_directory.empty()))
+    return absl::InvalidArgumentError("--engine-fd is for the daemon itself");
   RaiseDescriptorLimit();
   Daemon::Options& daemon = startup.daemon;
   daemon.server = flags.server;
@@ -88,8 +93,8 @@ void AnnounceReady(const Startup& startup) {
 SignalRequest TakeSignal(const Startup& startup) {
   signalfd_siginfo got{};
   if (read(startup.signal_fd, &got, sizeof(got)) != sizeof(got)) return SignalRequest::kNothing;
-  return got.ssi_signo == SIGHUP && !startup.flags.config_file.empty() ? SignalRequest::kReload
-                                                                       : SignalRequest::kEnd;
+  if (got.ssi_signo == SIGHUP && !startup.flags.config_file.empty()) return SignalRequest::kReload;
+  return got.ssi_signo == SIGTERM ? SignalRequest::kEnd : SignalRequest::kEndAll;
 }
 
 }  // namespace detshare

@@ -1,4 +1,4 @@
-// What a process of the daemon settles before it serves: its options, the sockets and descriptors
+// A process of the daemon settles this before it serves: its options, the sockets and descriptors
 // that it inherits, and its signals.
 #pragma once
 
@@ -36,10 +36,11 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
 // at most once.
 void AnnounceReady(const Startup& startup);
 
-// What a signal asks for.
-enum class SignalRequest { kNothing, kReload, kEnd };
+// The request that a signal stands for. kEnd: this process ends. kEndAll: so do its engines, if it
+// is a supervisor.
+enum class SignalRequest { kNothing, kReload, kEnd, kEndAll };
 // Takes a signal from signal_fd, which is readable. SIGHUP asks for a reload if there is a
-// configuration file; any other signal asks for the end.
+// configuration file. SIGTERM asks for kEnd, and any other signal for kEndAll.
 SignalRequest TakeSignal(const Startup& startup);
 
 }  // namespace detshare

@@ -15,13 +15,13 @@ namespace detshare {
 absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds timeout) {
   DETSHARE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, ConnectLocally(socket));
   // Names no session, so the daemon does nothing.
-  const auto request = std::make_shared<proto::CallRequest>();
+  const auto request = std::make_shared<proto::TakeReplyRequest>();
   const std::shared_ptr<proto::Control::Stub> stub = proto::Control::NewStub(channel);
-  const Question<proto::CallReply> question = [request, stub](auto* context, auto* reply,
+  const Question<proto::LongReply> question = [request, stub](auto* context, auto* reply,
                                                               auto done) {
-    stub->async()->Call(context, request.get(), reply, std::move(done));
+    stub->async()->TakeReply(context, request.get(), reply, std::move(done));
   };
-  const absl::Status body = AskAll<proto::CallReply>({question}, timeout)[0].status();
+  const absl::Status body = AskAll<proto::LongReply>({question}, timeout)[0].status();
   // NotFound is the reply: there is no such session.
   if (absl::IsNotFound(body)) return absl::OkStatus();
   if (absl::IsDeadlineExceeded(body)) {
@@ -40,10 +40,10 @@ Watchdog::Watchdog(std::chrono::milliseconds period, std::function<absl::Status(
 
 Watchdog::~Watchdog() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  changed_.SignalAll();
   thread_.join();
 }
 
@@ -56,8 +56,10 @@ void Watchdog::Run() {
       LogError("the daemon does not serve, so it does not feed the watchdog: ",
                std::string(health.message()));
     }
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (changed_.wait_for(lock, period_, [this] { return stopping_; })) return;
+    MutexLock lock(&mutex_);
+    if (changed_.WaitFor(&mutex_, period_,
+                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_; }))
+      return;
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "policy/config/config.h"
+#include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
@@ -45,26 +46,27 @@ std::string DefaultTenant(const TenantRules& rules, const Peer& peer) {
   return UserName(peer.uid);
 }
 
-}  // namespace
-
 absl::Status MayUse(const Peer& peer) {
   if (geteuid() == 0 || peer.uid == geteuid()) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("detshared runs as user ", geteuid(),
                                                   " and serves no other; as root it serves all"));
 }
 
+}  // namespace
+
 void Identity::SetRules(TenantRules rules) {
   auto next = std::make_shared<const TenantRules>(std::move(rules));
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   rules_ = std::move(next);
 }
 
 std::shared_ptr<const TenantRules> Identity::rules() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return rules_;
 }
 
 absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const Peer& peer) const {
+  DETSHARE_RETURN_IF_ERROR(MayUse(peer));
   if (peer.endpoint != nullptr) {
     if (wish.empty() || wish == peer.endpoint->tenant) return peer.endpoint->tenant;
     return absl::PermissionDeniedError(absl::StrCat(

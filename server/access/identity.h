@@ -4,19 +4,15 @@
 #include <sys/types.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/access/acceptor.h"
+#include "proto/mutex.h"
+#include "server/access/peer_table.h"
 
 namespace detshare {
-
-// Returns PermissionDenied if the daemon does not serve this peer's user. Only a daemon that runs
-// as root serves users other than its own.
-absl::Status MayUse(const Peer& peer);
 
 // Which users and groups may act as which tenant.
 struct TenantRules {
@@ -43,7 +39,9 @@ class Identity {
   //
   // Returns InvalidArgument if the name is not a tenant name: 1 to 64 letters, digits and signs
   // that can stand in a table, a log and a path. Returns PermissionDenied if the peer may not be
-  // that tenant. Root and the daemon's user may be any tenant.
+  // that tenant, or the daemon does not serve its user: only a daemon that runs as root serves
+  // users other than its own. Root and the daemon's user may be any tenant. May look up users, so
+  // it may wait for a directory service.
   absl::StatusOr<std::string> TenantName(const std::string& wish, const Peer& peer) const;
 
   // Returns PermissionDenied unless the peer may change what is in force for all sessions. Root,
@@ -54,8 +52,9 @@ class Identity {
  private:
   std::shared_ptr<const TenantRules> rules() const;
 
-  mutable std::mutex mutex_;
-  std::shared_ptr<const TenantRules> rules_;  // guarded by mutex_; null: there are no restrictions
+  mutable Mutex mutex_;
+  // Null: there are no restrictions.
+  std::shared_ptr<const TenantRules> rules_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare

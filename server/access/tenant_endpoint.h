@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,12 @@ struct TenantEndpoint {
   TenantEndpoint(const TenantEndpoint&) = delete;
   TenantEndpoint& operator=(const TenantEndpoint&) = delete;
 
+  uint64_t number = 0;  // no other endpoint of this daemon ever has it
   std::string name;
   std::string tenant;
-  std::vector<std::string> device_ids;  // UUIDs of the devices that the endpoint shows, in order
+  // The devices that the endpoint shows, in order: UUIDs where there are devices. In the supervisor,
+  // which has none, they are the operator's words, and none stands for all devices.
+  std::vector<std::string> device_ids;
   // The directory for the files of the endpoint's sessions, as a path by the descriptor
   // `sessions_fd`. Root in a container may rename and replace what lies in the endpoint's
   // directory; a path by a descriptor is not affected.

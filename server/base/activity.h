@@ -3,8 +3,8 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
+
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -16,41 +16,45 @@ class Activity {
   void End() { Change(-1); }
 
   bool active() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     return active_ != 0;
   }
   // Waits for `period`, and then until a session is active or has been active since the last
   // return. Then returns true. Returns false once Stop() has been called.
   bool Await(std::chrono::milliseconds period) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (changed_.wait_for(lock, period, [this] { return stopped_; })) return false;
-    changed_.wait(lock, [this] { return stopped_ || active_ != 0 || news_; });
+    MutexLock lock(&mutex_);
+    if (changed_.WaitFor(&mutex_, period,
+                         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopped_; }))
+      return false;
+    changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopped_ || active_ != 0 || news_;
+    });
     news_ = false;
     return !stopped_;
   }
   void Stop() {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(&mutex_);
       stopped_ = true;
     }
-    changed_.notify_all();
+    changed_.SignalAll();
   }
 
  private:
   void Change(int by) {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(&mutex_);
       active_ += by;
       news_ = true;
     }
-    changed_.notify_all();
+    changed_.SignalAll();
   }
 
-  mutable std::mutex mutex_;  // guards the rest
-  std::condition_variable changed_;
-  int active_ = 0;
-  bool news_ = false;  // a session began or ended since Await() returned
-  bool stopped_ = false;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  int active_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool news_ ABSL_GUARDED_BY(mutex_) = false;  // a session began or ended since Await() returned
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace detshare

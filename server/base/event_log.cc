@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "server/base/printable.h"
@@ -15,36 +16,21 @@ int64_t UnixNanoseconds() {
       .count();
 }
 
+// In the order of DaemonEvent::Kind.
+constexpr std::string_view kNames[] = {
+    "started", "engine-started", "engine-adopted", "engine-ended", "opened", "refused",
+    "ended",   "killed",         "violation",      "limit",        "fault",  "policy",
+    "tenant",  "config",         "trace",          "device-lost"};
+static_assert(std::size(kNames) == static_cast<size_t>(DaemonEvent::Kind::kDeviceLost) + 1);
+
 }  // namespace
 
-std::string_view NameOf(DaemonEvent::Kind kind) {
-  switch (kind) {
-    case DaemonEvent::Kind::kStarted:
-      return "started";
-    case DaemonEvent::Kind::kOpened:
-      return "opened";
-    case DaemonEvent::Kind::kRefused:
-      return "refused";
-    case DaemonEvent::Kind::kEnded:
-      return "ended";
-    case DaemonEvent::Kind::kKilled:
-      return "killed";
-    case DaemonEvent::Kind::kViolation:
-      return "violation";
-    case DaemonEvent::Kind::kFault:
-      return "fault";
-    case DaemonEvent::Kind::kPolicy:
-      return "policy";
-    case DaemonEvent::Kind::kTenant:
-      return "tenant";
-    case DaemonEvent::Kind::kConfiguration:
-      return "config";
-    case DaemonEvent::Kind::kTrace:
-      return "trace";
-    case DaemonEvent::Kind::kDeviceLost:
-      return "device-lost";
-  }
-  return "";
+std::string_view NameOf(DaemonEvent::Kind kind) { return kNames[static_cast<size_t>(kind)]; }
+
+std::optional<DaemonEvent::Kind> KindNamed(std::string_view name) {
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<DaemonEvent::Kind>(found - std::begin(kNames));
 }
 
 EventLog::EventLog() : id_(static_cast<uint64_t>(UnixNanoseconds())) {}
@@ -52,19 +38,20 @@ EventLog::EventLog() : id_(static_cast<uint64_t>(UnixNanoseconds())) {}
 void EventLog::Add(DaemonEvent event) {
   event.text = Printable(event.text, kMaxText);
   event.unix_ns = UnixNanoseconds();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  if (forward_) forward_(event);
+  const MutexLock lock(&mutex_);
   event.number = next_++;
   if (events_.size() == kMax) events_.pop_front();
   events_.push_back(std::move(event));
 }
 
 EventLog::Page EventLog::From(uint64_t first, size_t max) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return FromLocked(first, max);
 }
 
 EventLog::Page EventLog::Latest(size_t max) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const uint64_t held = std::min<uint64_t>(max, events_.size());
   return FromLocked(next_ - held, max);
 }

@@ -4,21 +4,28 @@
 
 #include <cstdint>
 #include <deque>
-#include <mutex>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "proto/mutex.h"
 
 namespace detshare {
 
 struct DaemonEvent {
   enum class Kind {
     kStarted,        // the daemon started
+    kEngineStarted,  // an isolation group got an engine
+    kEngineAdopted,  // an engine goes on under another supervisor
+    kEngineEnded,    // an engine ended, and its sessions with it
     kOpened,         // a session was opened
     kRefused,        // a request for a session was refused
     kEnded,          // a session ended by itself
     kKilled,         // an operator, or the session's user, ended it
     kViolation,      // a session broke the protocol
+    kLimit,          // a limit of its tenant refused something to a session for the first time
     kFault,          // a session's work had a fault
     kPolicy,         // another policy was set
     kTenant,         // a tenant's settings were changed
@@ -39,6 +46,8 @@ struct DaemonEvent {
 
 // Returns a name such as "opened" or "device-lost".
 std::string_view NameOf(DaemonEvent::Kind kind);
+// Returns the kind of that name; nothing if there is none.
+std::optional<DaemonEvent::Kind> KindNamed(std::string_view name);
 
 // Any thread may call it.
 class EventLog {
@@ -49,6 +58,9 @@ class EventLog {
   EventLog();
 
   void Add(DaemonEvent event);
+  // Calls `to` with each event that is added from now on. `to` does not wait. Called before other
+  // threads add events.
+  void Forward(std::function<void(const DaemonEvent&)> to) { forward_ = std::move(to); }
 
   struct Page {
     std::vector<DaemonEvent> events;  // in order of their numbers
@@ -63,12 +75,13 @@ class EventLog {
   uint64_t id() const { return id_; }
 
  private:
-  Page FromLocked(uint64_t first, size_t max) const;
+  Page FromLocked(uint64_t first, size_t max) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t id_;
-  mutable std::mutex mutex_;
-  std::deque<DaemonEvent> events_;  // guarded by mutex_
-  uint64_t next_ = 1;               // guarded by mutex_
+  std::function<void(const DaemonEvent&)> forward_;  // empty: events stay here
+  mutable Mutex mutex_;
+  std::deque<DaemonEvent> events_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace detshare

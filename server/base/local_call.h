@@ -7,10 +7,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -42,31 +41,36 @@ std::vector<absl::StatusOr<Reply>> AskAll(std::vector<Question<Reply>> questions
     Question<Reply> question;
     grpc::ClientContext context;
     Reply reply;
-    std::optional<grpc::Status> status;  // guarded by mutex
+    std::optional<grpc::Status> status;  // guarded by Round::mutex
   };
   // gRPC shares this object, because a reply may come after the caller has given up.
   struct Round {
     std::vector<std::unique_ptr<Call>> calls;
-    std::mutex mutex;
-    std::condition_variable changed;
-    size_t left = 0;  // guarded by mutex
+    Mutex mutex;
+    CondVar changed;
+    size_t left ABSL_GUARDED_BY(mutex) = 0;
   };
   const auto round = std::make_shared<Round>();
-  round->left = questions.size();
+  {
+    const MutexLock lock(&round->mutex);
+    round->left = questions.size();
+  }
   for (Question<Reply>& question : questions) {
     round->calls.push_back(std::make_unique<Call>());
     round->calls.back()->question = std::move(question);
   }
   for (const std::unique_ptr<Call>& call : round->calls) {
     call->question(&call->context, &call->reply, [round, one = call.get()](grpc::Status status) {
-      const std::lock_guard<std::mutex> lock(round->mutex);
+      const MutexLock lock(&round->mutex);
       one->status = std::move(status);
-      if (--round->left == 0) round->changed.notify_all();
+      if (--round->left == 0) round->changed.SignalAll();
     });
   }
   std::vector<absl::StatusOr<Reply>> replies;
-  std::unique_lock<std::mutex> lock(round->mutex);
-  round->changed.wait_for(lock, timeout, [&] { return round->left == 0; });
+  MutexLock lock(&round->mutex);
+  round->changed.WaitFor(&round->mutex, timeout, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(round->mutex) {
+    return round->left == 0;
+  });
   std::vector<Call*> silent;
   for (const std::unique_ptr<Call>& call : round->calls) {
     if (!call->status.has_value()) {
@@ -80,7 +84,7 @@ std::vector<absl::StatusOr<Reply>> AskAll(std::vector<Question<Reply>> questions
                                         call->status->error_message()));
     }
   }
-  lock.unlock();
+  lock.Unlock();
   for (Call* const call : silent) call->context.TryCancel();
   return replies;
 }

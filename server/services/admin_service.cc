@@ -11,28 +11,15 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/sched_entity.h"
-#include "policy/registry.h"
 #include "policy/status_macros.h"
 #include "proto/version.h"
 #include "server/base/grpc_status.h"
 #include "server/base/logging.h"
 #include "server/base/printable.h"
-#include "server/services/status_sum.h"
-#include "server/strict/domain_process.h"
+#include "server/services/admin_common.h"
 
 namespace detshare {
 namespace {
-
-constexpr size_t kMaxOfAName = 64;  // characters of a client's text in replies and events
-
-std::string Who(const Peer& peer) { return absl::StrCat("uid ", peer.uid, ", pid ", peer.pid); }
-
-std::string TextOf(const proto::PolicySetting& policy) {
-  std::string text = policy.name();
-  for (const auto& [name, value] : policy.parameters())
-    absl::StrAppend(&text, " ", name, "=", value);
-  return text;
-}
 
 void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Schedule* schedule) {
   const SchedEntityReport& figures = state.figures;
@@ -65,7 +52,6 @@ void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Sched
 // A client that fetches nothing for this long counts as gone. A call of detsharectl may take as
 // long.
 constexpr std::chrono::seconds kTraceTimeout(10);
-constexpr char kBusy[] = "too many such requests are waiting";
 
 void Describe(const FetchedTrace& fetched, proto::SessionTrace* trace) {
   constexpr proto::TracedEvent::Kind kKinds[] = {
@@ -98,15 +84,15 @@ void Describe(const FetchedTrace& fetched, proto::SessionTrace* trace) {
 }  // namespace
 
 AdminService::AdminService(SessionManager& manager, SettingsStore& settings,
-                           const Identity& identity, const PeerTable& peers, std::string backend,
-                           std::optional<uid_t> domain, OtherDomains* others)
+                           const Identity& identity, PeerTable& peers, std::string backend,
+                           std::string socket, std::optional<std::string> group)
     : manager_(manager),
       settings_(settings),
       identity_(identity),
       peers_(peers),
       backend_(std::move(backend)),
-      domain_(domain),
-      others_(others),
+      socket_(std::move(socket)),
+      group_(std::move(group)),
       begin_(std::chrono::steady_clock::now()),
       trace_([this] { StopTraces(); }, kTraceTimeout) {}
 
@@ -174,7 +160,15 @@ void AdminService::DescribeSelf(proto::Status* status) {
     one->mutable_swap()->set_moves(swap.moves);
     one->mutable_swap()->set_time_us(swap.nanoseconds / 1000);
   }
-  if (domain_.has_value()) status->set_domain(UserName(*domain_));
+  proto::EngineStatus* const engine = status->add_engines();
+  engine->set_group(group_.value_or(""));
+  engine->set_pid(getpid());
+  engine->set_version(kVersion);
+  for (int i = 0; i < status->devices_size(); ++i) engine->add_devices(static_cast<uint32_t>(i));
+  engine->set_sessions(static_cast<uint32_t>(status->sessions_size()));
+  for (const proto::SessionStatus& session : status->sessions())
+    engine->set_device_memory(engine->device_memory() + session.device_memory());
+  engine->set_socket(socket_);
   for (const std::shared_ptr<TenantAccount>& account : manager_.tenant_accounts().All()) {
     proto::TenantUse* const tenant = status->add_tenants();
     const TenantQuota limits = account->limits();
@@ -191,89 +185,23 @@ void AdminService::DescribeSelf(proto::Status* status) {
   }
 }
 
-bool AdminService::MeansAll(const std::optional<Peer>& peer) const {
-  return others_ != nullptr && peer.has_value() && peer->passed &&
-         identity_.MayAdminister(*peer).ok();
-}
-
-void AdminService::DescribeAll(proto::Status* status) {
-  proto::DomainStatus* const own = status->add_domains();
-  own->set_uid(*domain_);
-  own->set_user(status->domain());
-  own->set_sessions(static_cast<uint32_t>(status->sessions_size()));
-  own->set_socket(DomainSocket(manager_.options().runtime_directory));
-  for (const OtherDomains::Reply& other : others_->Ask()) {
-    proto::DomainStatus* const one = status->add_domains();
-    one->set_uid(other.domain.user);
-    one->set_user(UserName(other.domain.user));
-    one->set_socket(other.domain.socket);
-    if (other.status.ok()) {
-      one->set_sessions(static_cast<uint32_t>(other.status->sessions_size()));
-      AddStatus(*other.status, status);
-    } else {
-      one->set_sessions(other.domain.sessions);
-      one->set_problem(std::string(other.status.status().message()));
-    }
-  }
-  std::sort(status->mutable_domains()->begin(), status->mutable_domains()->end(),
-            [](const auto& a, const auto& b) { return a.uid() < b.uid(); });
-}
-
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
                                                   const proto::GetStatusRequest*,
                                                   proto::Status* status) {
   DescribeSelf(status);
-  if (!MeansAll(FindPeer(context))) return FinishUnary(context, absl::OkStatus());
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  // gRPC keeps the message until Finish().
-  const bool begun = others_->Do([this, reactor, status] {
-    DescribeAll(status);
-    reactor->Finish(grpc::Status::OK);
-  });
-  if (!begun) reactor->Finish(ToGrpc(absl::ResourceExhaustedError(kBusy)));
-  return reactor;
-}
-
-std::optional<Peer> AdminService::FindPeer(grpc::CallbackServerContext* context) const {
-  return peers_.Find(context->peer());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 absl::StatusOr<Peer> AdminService::MayAdminister(grpc::CallbackServerContext* context) const {
-  const std::optional<Peer> peer = FindPeer(context);
-  if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
-  DETSHARE_RETURN_IF_ERROR(identity_.MayAdminister(*peer));
-  return *peer;
-}
-
-void AdminService::Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant,
-                        std::string text) {
-  DaemonEvent event;
-  event.kind = kind;
-  event.uid = peer.uid;
-  event.pid = peer.pid;
-  event.tenant = std::move(tenant);
-  event.text = std::move(text);
-  manager_.events().Add(std::move(event));
+  DETSHARE_ASSIGN_OR_RETURN(Peer peer, peers_.Find(context->peer()));
+  DETSHARE_RETURN_IF_ERROR(identity_.MayAdminister(peer));
+  return peer;
 }
 
 grpc::ServerUnaryReactor* AdminService::GetPolicies(grpc::CallbackServerContext* context,
                                                     const proto::GetPoliciesRequest*,
                                                     proto::Policies* policies) {
-  *policies->mutable_current() = settings_.current().policy();
-  for (const std::string& name : policy::PolicyNames()) {
-    proto::PolicyInfo* const policy = policies->add_policies();
-    policy->set_name(name);
-    const auto parameters = policy::ParametersOf(name);
-    if (!parameters.ok()) continue;
-    for (const policy::Parameter& parameter : *parameters) {
-      proto::ParameterInfo* const one = policy->add_parameters();
-      one->set_name(std::string(parameter.name));
-      one->set_default_value(std::string(parameter.default_value));
-      one->set_min(std::string(parameter.min));
-      one->set_max(std::string(parameter.max));
-      one->set_help(std::string(parameter.help));
-    }
-  }
+  DescribePolicies(settings_.current().policy(), policies);
   return FinishUnary(context, absl::OkStatus());
 }
 
@@ -289,15 +217,12 @@ grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* c
                                                   proto::PolicySetting* in_force) {
   const absl::StatusOr<Peer> peer = MayAdminister(context);
   if (!peer.ok()) return FinishUnary(context, peer.status());
-  // Administering the daemon does not include loading code into it.
-  if (setting->name().find('/') != std::string::npos && peer->uid != 0 && peer->uid != geteuid()) {
-    return FinishUnary(
-        context, absl::PermissionDeniedError("only root may load a policy from a shared object"));
-  }
+  if (absl::Status allowed = MaySetPolicy(*setting, *peer); !allowed.ok())
+    return FinishUnary(context, allowed);
   if (absl::Status set = settings_.SetPolicy(*setting); !set.ok()) return FinishUnary(context, set);
   *in_force = settings_.current().policy();
   LogInfo("policy ", TextOf(*setting), " is in force (", Who(*peer), ")");
-  Note(DaemonEvent::Kind::kPolicy, *peer, "", TextOf(*setting));
+  manager_.events().Add(EventBy(*peer, DaemonEvent::Kind::kPolicy, "", TextOf(*setting)));
   return FinishUnary(context, absl::OkStatus());
 }
 
@@ -310,7 +235,22 @@ grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* c
   if (!result.ok()) return FinishUnary(context, result.status());
   *in_force = *std::move(result);
   LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", Who(*peer), ")");
-  Note(DaemonEvent::Kind::kTenant, *peer, in_force->name(), setting->ShortDebugString());
+  manager_.events().Add(
+      EventBy(*peer, DaemonEvent::Kind::kTenant, in_force->name(), setting->ShortDebugString()));
+  return FinishUnary(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::UnsetTenant(grpc::CallbackServerContext* context,
+                                                    const proto::UnsetTenantRequest* request,
+                                                    proto::Tenants* in_force) {
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  if (absl::Status unset = settings_.UnsetTenant(request->name()); !unset.ok())
+    return FinishUnary(context, unset);
+  AddTenant(settings_.current(), request->name(), in_force);
+  LogInfo("tenant ", request->name(), " has the configuration's settings (", Who(*peer), ")");
+  manager_.events().Add(
+      EventBy(*peer, DaemonEvent::Kind::kTenant, request->name(), "the configuration's settings"));
   return FinishUnary(context, absl::OkStatus());
 }
 
@@ -339,79 +279,15 @@ absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
   return done;
 }
 
-absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& request, const Peer& peer,
-                                         proto::EndedSessions* ended) {
-  // Finds the owners of all sessions before it ends any.
-  std::set<uint64_t> wanted(request.sessions().begin(), request.sessions().end());
-  const auto is_meant = [&](uint64_t id, const std::string& tenant) {
-    return request.tenant().empty() ? wanted.contains(id) : tenant == request.tenant();
-  };
-  proto::EndSessionsRequest here;
-  for (const SessionManager::SessionInfo& session : manager_.Sessions()) {
-    if (is_meant(session.id, session.request.tenant)) here.add_sessions(session.id);
-  }
-  std::vector<std::pair<DomainInfo, proto::EndSessionsRequest>> elsewhere;
-  std::string silent;
-  for (const OtherDomains::Reply& other : others_->Ask()) {
-    if (!other.status.ok()) {
-      absl::StrAppend(&silent, "; the process of user ", other.domain.user,
-                      " does not reply: ", std::string(other.status.status().message()));
-      continue;
-    }
-    proto::EndSessionsRequest there;
-    for (const proto::SessionStatus& session : other.status->sessions()) {
-      if (is_meant(session.session(), session.tenant())) there.add_sessions(session.session());
-    }
-    if (there.sessions_size() != 0) elsewhere.emplace_back(other.domain, std::move(there));
-  }
-  std::set<uint64_t> found(here.sessions().begin(), here.sessions().end());
-  for (const auto& [domain, there] : elsewhere)
-    found.insert(there.sessions().begin(), there.sessions().end());
-  for (const uint64_t id : wanted) {
-    if (!found.contains(id))
-      return absl::NotFoundError(absl::StrCat("there is no session ", id, silent));
-  }
-  if (found.empty()) {
-    return absl::NotFoundError(absl::StrCat("tenant ", Printable(request.tenant(), kMaxOfAName),
-                                            " has no session", silent));
-  }
-  if (here.sessions_size() != 0) {
-    DETSHARE_RETURN_IF_ERROR(EndHere(here, peer, Who(peer)).status());
-    ended->mutable_sessions()->MergeFrom(here.sessions());
-  }
-  for (auto& [domain, there] : elsewhere) {
-    there.set_by(Who(peer));
-    if (const absl::Status status = others_->End(domain, there); !status.ok()) {
-      return absl::UnavailableError(absl::StrCat(
-          "sessions of user ", domain.user, " were not ended: ", std::string(status.message()),
-          "; ", ended->sessions_size(), " other sessions end"));
-    }
-    ended->mutable_sessions()->MergeFrom(there.sessions());
-  }
-  std::sort(ended->mutable_sessions()->begin(), ended->mutable_sessions()->end());
-  return absl::OkStatus();
-}
-
 grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext* context,
                                                     const proto::EndSessionsRequest* request,
                                                     proto::EndedSessions* ended) {
-  const std::optional<Peer> peer = FindPeer(context);
-  if (!peer.has_value())
-    return FinishUnary(context, absl::PermissionDeniedError("not a local connection"));
-  if ((request->sessions_size() == 0) == request->tenant().empty()) {
-    return FinishUnary(context, absl::InvalidArgumentError("sessions, or a tenant, but not both"));
-  }
-  if (MeansAll(peer)) {
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    // gRPC keeps the messages until Finish().
-    const bool begun = others_->Do([this, reactor, request, ended, peer = *peer] {
-      reactor->Finish(ToGrpc(EndEverywhere(*request, peer, ended)));
-    });
-    if (!begun) reactor->Finish(ToGrpc(absl::ResourceExhaustedError(kBusy)));
-    return reactor;
-  }
-  // Only the daemon's user and root can connect to a domain's own socket.
-  const bool trusted = others_ != nullptr && !peer->passed;
+  const absl::StatusOr<Peer> peer = peers_.Find(context->peer());
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  if (absl::Status valid = CheckEndRequest(*request); !valid.ok())
+    return FinishUnary(context, valid);
+  // Only the daemon's user and root can connect to an engine's own socket.
+  const bool trusted = group_.has_value() && !peer->passed;
   const absl::StatusOr<std::vector<uint64_t>> done = EndHere(
       *request, *peer,
       trusted && !request->by().empty() ? Printable(request->by(), kMaxOfAName) : Who(*peer));
@@ -422,30 +298,13 @@ grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AdminService::GetEvents(grpc::CallbackServerContext* context,
                                                   const proto::GetEventsRequest* request,
                                                   proto::Events* events) {
-  const EventLog& log = manager_.events();
-  const size_t max = request->max() == 0 ? EventLog::kMax : request->max();
-  const bool following = request->log() == log.id() && request->first() != 0;
-  const EventLog::Page page = following ? log.From(request->first(), max) : log.Latest(max);
-  events->set_log(log.id());
-  events->set_next(page.next);
-  events->set_lost(page.lost);
-  for (const DaemonEvent& event : page.events) {
-    proto::Event* const one = events->add_events();
-    one->set_number(event.number);
-    one->set_unix_ns(event.unix_ns);
-    one->set_kind(std::string(NameOf(event.kind)));
-    one->set_session(event.session);
-    one->set_tenant(event.tenant);
-    one->set_program(event.program);
-    one->set_pid(event.pid);
-    one->set_uid(event.uid);
-    one->set_text(event.text);
-  }
+  AddEvents(
+      manager_.events(), *request, [](const DaemonEvent&) { return true; }, events);
   return FinishUnary(context, absl::OkStatus());
 }
 
 void AdminService::OnReload(Reloading reloading) {
-  const std::lock_guard<std::mutex> lock(reload_mutex_);
+  const MutexLock lock(&reload_mutex_);
   reloading_ = std::move(reloading);
 }
 
@@ -456,19 +315,14 @@ grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* cont
   if (!peer.ok()) return FinishUnary(context, peer.status());
   Reloading reloading;
   {
-    const std::lock_guard<std::mutex> lock(reload_mutex_);
+    const MutexLock lock(&reload_mutex_);
     reloading = reloading_;
   }
-  if (domain_.has_value()) {
-    return FinishUnary(
-        context, absl::FailedPreconditionError(
-                     "with strict isolation each user has a process of the daemon: run systemctl "
-                     "reload detshared (SIGHUP), which reloads all of them"));
+  if (group_.has_value()) {
+    return FinishUnary(context, absl::FailedPreconditionError(kReloadAll));
   }
   if (!reloading) {
-    return FinishUnary(context,
-                       absl::FailedPreconditionError(
-                           "detshared was started without --config: there is no file to read"));
+    return FinishUnary(context, absl::FailedPreconditionError(kNoFileToReload));
   }
   absl::StatusOr<proto::Reloaded> result = reloading(Who(*peer));
   if (result.ok()) *reloaded = *std::move(result);
@@ -493,7 +347,7 @@ grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* 
   started->set_trace(*trace);
   started->set_now_ns(RealClock().NowNanoseconds());
   LogInfo("a trace began (", Who(*peer), ")");
-  Note(DaemonEvent::Kind::kTrace, *peer, "", "a trace began");
+  manager_.events().Add(EventBy(*peer, DaemonEvent::Kind::kTrace, "", "a trace began"));
   return FinishUnary(context, absl::OkStatus());
 }
 

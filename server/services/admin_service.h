@@ -5,30 +5,39 @@
 
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "proto/admin.grpc.pb.h"
-#include "server/access/acceptor.h"
+#include "proto/mutex.h"
 #include "server/access/identity.h"
+#include "server/access/peer_table.h"
 #include "server/base/event_log.h"
-#include "server/services/other_domains.h"
 #include "server/services/settings_store.h"
 #include "server/services/trace_lease.h"
 #include "server/sessions/session_manager.h"
 
 namespace detshare {
 
+// Messages of Reload(): of an engine's own socket, and of a daemon without a file.
+inline constexpr char kReloadAll[] =
+    "this is one engine of several: run detsharectl config reload without --socket, which reloads "
+    "all of them";
+inline constexpr char kNoFileToReload[] =
+    "detshared was started without --config: there is no file to read";
+
+// Serves one engine, or a daemon that serves all programs with one process.
 class AdminService final : public proto::Admin::CallbackService {
  public:
   // Reads the configuration again and puts it in force. `who` names the requester.
   using Reloading = std::function<absl::StatusOr<proto::Reloaded>(const std::string& who)>;
 
+  // `backend` and `socket` are for display. `group` is the isolation group whose engine this
+  // process is; nothing: it serves all programs of the host.
   AdminService(SessionManager& manager, SettingsStore& settings, const Identity& identity,
-               const PeerTable& peers, std::string backend,
-               std::optional<uid_t> domain = std::nullopt, OtherDomains* others = nullptr);
+               PeerTable& peers, std::string backend, std::string socket,
+               std::optional<std::string> group = std::nullopt);
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const proto::GetStatusRequest* request,
@@ -45,6 +54,9 @@ class AdminService final : public proto::Admin::CallbackService {
   grpc::ServerUnaryReactor* SetTenant(grpc::CallbackServerContext* context,
                                       const proto::TenantSetting* setting,
                                       proto::TenantSetting* in_force) override;
+  grpc::ServerUnaryReactor* UnsetTenant(grpc::CallbackServerContext* context,
+                                        const proto::UnsetTenantRequest* request,
+                                        proto::Tenants* in_force) override;
   grpc::ServerUnaryReactor* EndSessions(grpc::CallbackServerContext* context,
                                         const proto::EndSessionsRequest* request,
                                         proto::EndedSessions* ended) override;
@@ -65,22 +77,9 @@ class AdminService final : public proto::Admin::CallbackService {
   void OnReload(Reloading reloading);
 
  private:
-  // Returns the caller's credentials; nothing if the call did not come through a connection of this
-  // daemon.
-  std::optional<Peer> FindPeer(grpc::CallbackServerContext* context) const;
-  // Describes this process only.
   void DescribeSelf(proto::Status* status);
-  // Returns whether the request covers all domains: the caller may administer and came to the main
-  // socket.
-  bool MeansAll(const std::optional<Peer>& peer) const;
-  // Adds the status of the other domains. Runs as a job of others_.
-  void DescribeAll(proto::Status* status);
   absl::StatusOr<std::vector<uint64_t>> EndHere(const proto::EndSessionsRequest& request,
                                                 const Peer& peer, const std::string& who);
-  // Ends sessions of all domains. Runs as a job of others_.
-  absl::Status EndEverywhere(const proto::EndSessionsRequest& request, const Peer& peer,
-                             proto::EndedSessions* ended);
-  void Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant, std::string text);
   // Adds what was traced since the last call.
   void AddTraced(proto::TraceChunk* chunk);
   void StopTraces();
@@ -90,14 +89,14 @@ class AdminService final : public proto::Admin::CallbackService {
   SessionManager& manager_;
   SettingsStore& settings_;
   const Identity& identity_;
-  const PeerTable& peers_;
+  PeerTable& peers_;
   const std::string backend_;
-  const std::optional<uid_t> domain_;  // the only user who is served
-  OtherDomains* const others_;         // null: this is the only process
+  const std::string socket_;
+  const std::optional<std::string> group_;
   const std::chrono::steady_clock::time_point begin_;
 
-  std::mutex reload_mutex_;
-  Reloading reloading_;  // guarded by reload_mutex_
+  Mutex reload_mutex_;
+  Reloading reloading_ ABSL_GUARDED_BY(reload_mutex_);
 
   TraceLease trace_;  // destroyed first: its thread calls StopTraces()
 };

@@ -1,6 +1,7 @@
 #include "server/services/control_service.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,20 +11,26 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/version.h"
-#include "server/access/identity.h"
+#include "server/access/peer_table.h"
 #include "server/base/grpc_status.h"
 #include "server/base/logging.h"
 #include "server/base/printable.h"
+#include "server/services/control_call.h"
 #include "server/session/session_worker.h"
 
 namespace detshare {
 namespace {
 
 constexpr size_t kMaxProgram = 256;
-constexpr size_t kMaxTenant = 64;
 constexpr int kMaxDeviceIds = 64;
 
 }  // namespace
+
+absl::Status WrongVersion(const proto::OpenSessionRequest& request) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "libcuda.so.1 of DetShare ", Printable(request.version(), 64), " (ABI ",
+      request.abi_version(), ") does not fit detshared ", kVersion, " (ABI ", kAbiVersion, ")"));
+}
 
 proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worker,
                        uint64_t file_bytes) {
@@ -37,6 +44,8 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
                         options.windows.pinned_bytes * static_cast<uint64_t>(config.slot));
   grant.set_pinned_bytes(options.windows.pinned_bytes);
   grant.set_version(kVersion);
+  grant.set_limited(config.pinned_quota != nullptr &&
+                    config.pinned_quota->limit() != Quota::kNoLimit);
   grant.set_client_spin_us(static_cast<uint32_t>(options.client_spin_us));
   for (const SessionConfig::OnDevice& on : config.devices) {
     const DeviceProperties& properties = on.device->properties();
@@ -44,6 +53,7 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
     proto::Device* const device = grant.add_devices();
     device->set_name(properties.name);
     device->set_uuid(properties.uuid.data(), properties.uuid.size());
+    if (on.quota->limit() != Quota::kNoLimit) grant.set_limited(true);
     device->set_total_memory(std::min(properties.total_memory, on.quota->limit()));
     for (const auto& [attribute, value] : properties.attributes)
       (*device->mutable_attributes())[attribute] = value;
@@ -73,14 +83,14 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
 class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto::SessionEvent> {
  public:
   OpenReactor(ControlService& service, const proto::OpenSessionRequest& request,
-              const std::optional<Peer>& peer)
+              const absl::StatusOr<Peer>& peer)
       : service_(service), state_(std::make_shared<State>()) {
     state_->reactor = this;
     Begin(request, peer);
   }
 
   void OnWriteDone(bool) override {
-    const std::lock_guard<std::mutex> lock(state_->mutex);
+    const MutexLock lock(&state_->mutex);
     state_->writing = false;
     state_->Proceed();
   }
@@ -89,7 +99,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
   void OnCancel() override {
     std::shared_ptr<SessionWorker> worker;
     {
-      const std::lock_guard<std::mutex> lock(state_->mutex);
+      const MutexLock lock(&state_->mutex);
       state_->cancelled = true;
       if (state_->worker.lock() != nullptr) worker = state_->worker.lock();
       if (worker == nullptr) state_->FinishWith(grpc::Status::CANCELLED);
@@ -99,7 +109,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
 
   void OnDone() override {
     {
-      const std::lock_guard<std::mutex> lock(state_->mutex);
+      const MutexLock lock(&state_->mutex);
       state_->reactor = nullptr;
     }
     delete this;
@@ -107,20 +117,22 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
 
  private:
   struct State {
-    std::mutex mutex;
-    OpenReactor* reactor = nullptr;  // null once gRPC is done with it
-    std::weak_ptr<SessionWorker> worker;
-    bool writing = false, finished = false, cancelled = false;
-    proto::SessionEvent event;  // the message that is being written
-    std::optional<proto::SessionEvent> next;
-    std::optional<grpc::Status> status;  // the status to finish with, after `next`
+    Mutex mutex;
+    OpenReactor* reactor ABSL_GUARDED_BY(mutex) = nullptr;  // null once gRPC is done with it
+    std::weak_ptr<SessionWorker> worker ABSL_GUARDED_BY(mutex);
+    bool writing ABSL_GUARDED_BY(mutex) = false;
+    bool finished ABSL_GUARDED_BY(mutex) = false;
+    bool cancelled ABSL_GUARDED_BY(mutex) = false;
+    proto::SessionEvent event ABSL_GUARDED_BY(mutex);  // the message that is being written
+    std::deque<proto::SessionEvent> next ABSL_GUARDED_BY(mutex);
+    // The status to finish with, after `next`.
+    std::optional<grpc::Status> status ABSL_GUARDED_BY(mutex);
 
-    // Called with the mutex held.
-    void Proceed() {
+    void Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
       if (reactor == nullptr || writing || finished) return;
-      if (next.has_value()) {
-        event = *std::move(next);
-        next.reset();
+      if (!next.empty()) {
+        event = std::move(next.front());
+        next.pop_front();
         writing = true;
         reactor->StartWrite(&event);
       } else if (status.has_value()) {
@@ -128,21 +140,19 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
         reactor->Finish(*status);
       }
     }
-    void FinishWith(const grpc::Status& with) {
+    void FinishWith(const grpc::Status& with) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
       if (!status.has_value()) status = with;
       Proceed();
     }
   };
 
-  void Begin(const proto::OpenSessionRequest& request, const std::optional<Peer>& peer) {
-    const std::lock_guard<std::mutex> lock(state_->mutex);
+  void Begin(const proto::OpenSessionRequest& request, const absl::StatusOr<Peer>& peer) {
+    const MutexLock lock(&state_->mutex);
     SessionRequest wanted;
-    if (const grpc::Status status = Check(service_.identity_, request, peer, &wanted);
-        !status.ok()) {
-      LogWarning(
-          "a session of ",
-          peer.has_value() ? absl::StrCat("pid ", peer->pid) : std::string("an unknown process"),
-          " is refused: ", status.error_message());
+    if (const grpc::Status status = Check(request, peer, &wanted); !status.ok()) {
+      LogWarning("a session of ",
+                 peer.ok() ? absl::StrCat("pid ", peer->pid) : std::string("an unknown process"),
+                 " is refused: ", status.error_message());
       service_.NoteRefusal(request, peer, status.error_message());
       service_.manager_.CountRefusal(static_cast<absl::StatusCode>(status.error_code()));
       return state_->FinishWith(status);
@@ -153,31 +163,39 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     const uint64_t connection = peer->connection;
     listener.granted = [service, state, connection](SessionWorker& worker, uint64_t file_bytes) {
       {
-        const std::lock_guard<std::mutex> lock(service->mutex_);
+        const MutexLock lock(&service->mutex_);
         service->connections_[worker.config().id] = connection;
       }
-      const std::lock_guard<std::mutex> lock(state->mutex);
-      state->next.emplace();
-      proto::Grant* const grant = state->next->mutable_grant();
+      service->peers_.SessionBegins(connection);
+      const MutexLock lock(&state->mutex);
+      proto::Grant* const grant = state->next.emplace_back().mutable_grant();
       *grant = MakeGrant(service->manager_, worker, file_bytes);
       grant->set_directory(service->directory_for_clients_ + grant->directory());
+      grant->set_group(service->group_);
       state->Proceed();
     };
     listener.refused = [service, state](const absl::Status& why) {
       service->manager_.CountRefusal(why.code());
-      const std::lock_guard<std::mutex> lock(state->mutex);
+      const MutexLock lock(&state->mutex);
       state->FinishWith(ToGrpc(why));
     };
-    listener.ended = [service, state](uint64_t session, int result, const std::string& reason) {
+    listener.limited = [state](const std::string& why) {
+      const MutexLock lock(&state->mutex);
+      state->next.emplace_back().set_notice(why);
+      state->Proceed();
+    };
+    listener.ended = [service, state, connection](uint64_t session, int result,
+                                                  const std::string& reason) {
       {
-        const std::lock_guard<std::mutex> lock(service->mutex_);
+        const MutexLock lock(&service->mutex_);
         service->connections_.erase(session);
       }
-      const std::lock_guard<std::mutex> lock(state->mutex);
+      service->peers_.SessionEnds(connection);
+      const MutexLock lock(&state->mutex);
       if (!state->cancelled) {
-        state->next.emplace();
-        state->next->mutable_ended()->set_result(result);
-        state->next->mutable_ended()->set_reason(reason);
+        proto::Ended* const ended = state->next.emplace_back().mutable_ended();
+        ended->set_result(result);
+        ended->set_reason(reason);
       }
       state->FinishWith(grpc::Status::OK);
     };
@@ -193,19 +211,12 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     state_->worker = *worker;
   }
 
-  static grpc::Status Check(const Identity& identity, const proto::OpenSessionRequest& request,
-                            const std::optional<Peer>& peer, SessionRequest* wanted) {
-    if (!peer.has_value()) return {grpc::StatusCode::PERMISSION_DENIED, "not a local connection"};
-    if (request.abi_version() != kAbiVersion) {
-      return {grpc::StatusCode::FAILED_PRECONDITION,
-              absl::StrCat("libcuda.so.1 of DetShare ", Printable(request.version(), 64), " (ABI ",
-                           request.abi_version(), ") does not fit detshared ", kVersion, " (ABI ",
-                           kAbiVersion, ")")};
-    }
-    if (const absl::Status allowed = MayUse(*peer); !allowed.ok()) return ToGrpc(allowed);
-    const absl::StatusOr<std::string> tenant = identity.TenantName(request.tenant(), *peer);
-    if (!tenant.ok()) return ToGrpc(tenant.status());
-    wanted->tenant = *tenant;
+  static grpc::Status Check(const proto::OpenSessionRequest& request,
+                            const absl::StatusOr<Peer>& peer, SessionRequest* wanted) {
+    if (!peer.ok()) return ToGrpc(peer.status());
+    if (request.abi_version() != kAbiVersion) return ToGrpc(WrongVersion(request));
+    if (!peer->tenant.ok()) return ToGrpc(peer->tenant.status());
+    wanted->tenant = *peer->tenant;
     if (request.device_ids_size() > kMaxDeviceIds || request.visible_ids_size() > kMaxDeviceIds)
       return {grpc::StatusCode::INVALID_ARGUMENT, "too many devices"};
     if (!IsRunName(request.run()))
@@ -227,15 +238,15 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
 };
 
 void ControlService::NoteRefusal(const proto::OpenSessionRequest& request,
-                                 const std::optional<Peer>& peer, const std::string& why) {
+                                 const absl::StatusOr<Peer>& peer, const std::string& why) {
   DaemonEvent event;
   event.kind = DaemonEvent::Kind::kRefused;
-  event.tenant = Printable(request.tenant(), kMaxTenant);
   event.program = Printable(request.program(), kMaxProgram);
   event.text = why;
-  if (peer.has_value()) {
+  if (peer.ok()) {
     event.pid = peer->pid;
     event.uid = peer->uid;
+    if (peer->tenant.ok()) event.tenant = *peer->tenant;
   }
   manager_.events().Add(std::move(event));
 }
@@ -247,20 +258,33 @@ grpc::ServerWriteReactor<proto::SessionEvent>* ControlService::OpenSession(
 
 // ---- Call and TakeReply
 
-namespace {
-
-// The status does not tell whether another connection has such a session.
 const grpc::Status kNoSuchSession(grpc::StatusCode::NOT_FOUND,
                                   "this connection has no such session");
+
+namespace {
+
+// Sends the reply, and counts it until it is sent.
+class TakeReplyReactor final : public grpc::ServerUnaryReactor {
+ public:
+  TakeReplyReactor(LongReplies::Taken taken, proto::LongReply* reply)
+      : unsent_(std::move(taken.charge)) {
+    reply->set_body(std::move(taken.body));
+    Finish(grpc::Status::OK);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  const QuotaCharge unsent_;
+};
 
 }  // namespace
 
 std::shared_ptr<SessionWorker> ControlService::FindWorker(
     const grpc::CallbackServerContext& context, uint64_t session) {
-  const std::optional<Peer> peer = peers_.Find(context.peer());
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const absl::StatusOr<Peer> peer = peers_.Find(context.peer());
+  const MutexLock lock(&mutex_);
   const auto found = connections_.find(session);
-  if (!peer.has_value() || found == connections_.end() || found->second != peer->connection)
+  if (!peer.ok() || found == connections_.end() || found->second != peer->connection)
     return nullptr;
   return manager_.Find(session);
 }
@@ -268,50 +292,21 @@ std::shared_ptr<SessionWorker> ControlService::FindWorker(
 grpc::ServerUnaryReactor* ControlService::TakeReply(grpc::CallbackServerContext* context,
                                                     const proto::TakeReplyRequest* request,
                                                     proto::LongReply* reply) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const std::shared_ptr<SessionWorker> worker = FindWorker(*context, request->session());
-  if (worker == nullptr) {
-    reactor->Finish(kNoSuchSession);
-    return reactor;
-  }
-  std::optional<std::string> body = worker->TakeReply(request->slot());
-  if (body.has_value()) reply->set_body(*std::move(body));
-  reactor->Finish(body.has_value()
-                      ? grpc::Status::OK
+  std::optional<LongReplies::Taken> taken;
+  if (worker != nullptr) taken = worker->TakeReply(request->slot());
+  if (taken.has_value()) return new TakeReplyReactor(*std::move(taken), reply);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(worker == nullptr
+                      ? kNoSuchSession
                       : grpc::Status(grpc::StatusCode::NOT_FOUND, "no long reply in that slot"));
   return reactor;
 }
 
-grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* context,
-                                               const proto::CallRequest* request,
-                                               proto::CallReply* reply) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const std::shared_ptr<SessionWorker> worker = FindWorker(*context, request->session());
-  if (worker == nullptr) {
-    reactor->Finish(kNoSuchSession);
-    return reactor;
-  }
-  if (request->op() > UINT16_MAX) {
-    reactor->Finish({grpc::StatusCode::INVALID_ARGUMENT, "no such operation"});
-    return reactor;
-  }
-  ControlCall call;
-  call.op = static_cast<uint16_t>(request->op());
-  call.device = request->device();
-  call.context = request->context();
-  call.after = request->after();
-  // gRPC keeps request and reply until Finish().
-  call.args = {reinterpret_cast<const uint8_t*>(request->args().data()), request->args().size()};
-  // No other code reads this call's payload, so the call may take it over.
-  call.payload = std::make_shared<const std::string>(
-      std::move(*const_cast<proto::CallRequest*>(request)->mutable_payload()));
-  call.done = [reactor, reply](int result, std::string body) {
-    reply->set_result(result);
-    reply->set_body(std::move(body));
-    reactor->Finish(grpc::Status::OK);
-  };
-  worker->Call(std::move(call));
-  return reactor;
+grpc::ServerReadReactor<proto::CallPart>* ControlService::Call(grpc::CallbackServerContext* context,
+                                                               proto::CallReply* reply) {
+  return new ControlCallReactor(
+      [this, context](uint64_t session) { return FindWorker(*context, session); }, reply);
 }
 
 }  // namespace detshare

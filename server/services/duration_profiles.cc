@@ -27,21 +27,22 @@ DurationProfiles::DurationProfiles(std::string directory, std::vector<Entry> ent
   }
   writer_ = std::thread([this, period] {
     pthread_setname_np(pthread_self(), "profiles");
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (!stop_.wait_for(lock, period, [this] { return stopping_; })) {
-      lock.unlock();
+    MutexLock lock(&mutex_);
+    while (!stop_.WaitFor(&mutex_, period,
+                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_; })) {
+      lock.Unlock();
       Write();
-      lock.lock();
+      lock.Lock();
     }
   });
 }
 
 DurationProfiles::~DurationProfiles() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  stop_.notify_all();
+  stop_.SignalAll();
   writer_.join();
   Write();
 }

@@ -4,14 +4,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -41,9 +40,9 @@ class DurationProfiles {
   void Write();
 
   std::vector<Kept> kept_;  // only the thread uses it, once it runs
-  std::mutex mutex_;
-  std::condition_variable stop_;
-  bool stopping_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar stop_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread writer_;
 };
 

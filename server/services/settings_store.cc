@@ -1,43 +1,42 @@
 #include "server/services/settings_store.h"
 
-#include <fcntl.h>
 #include <google/protobuf/text_format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "policy/config/config.h"
 #include "policy/registry.h"
 #include "policy/status_macros.h"
 #include "proto/admin.pb.h"
+#include "server/base/kept_file.h"
 #include "server/base/logging.h"
+#include "server/base/printable.h"
 
 namespace detshare {
 namespace {
 
 constexpr double kMaxWeight = 1e6;
 constexpr policy::Nanoseconds kLongestObjective = 3600 * policy::kSecond;
+constexpr size_t kMaxNameBytes = 64;  // of a tenant's name in a message
 constexpr size_t kMaxFileBytes = 4 << 20;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 52;
 constexpr uint64_t kMaxSessions = 1'000'000;
 
-// Makes one policy for each device.
+// Makes one policy for each device, and at least one, so that a mistake is found.
 absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> MakePolicies(
     const proto::PolicySetting& setting, size_t count) {
   policy::Options options;
   options.parameters = {setting.parameters().begin(), setting.parameters().end()};
   std::vector<std::unique_ptr<policy::Policy>> policies;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < std::max<size_t>(count, 1); ++i) {
     DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<policy::Policy> made,
                               policy::CreatePolicy(setting.name(), options));
     policies.push_back(std::move(made));
@@ -68,6 +67,16 @@ const proto::TenantSetting* Find(const proto::Settings& settings, const std::str
     if (tenant.name() == name) return &tenant;
   }
   return nullptr;
+}
+
+// Returns the tenant's place in the settings, which is made if there is none.
+proto::TenantSetting* Place(proto::Settings& settings, const std::string& name) {
+  for (proto::TenantSetting& tenant : *settings.mutable_tenants()) {
+    if (tenant.name() == name) return &tenant;
+  }
+  proto::TenantSetting* const place = settings.add_tenants();
+  place->set_name(name);
+  return place;
 }
 
 // Returns how many devices a tenant's setting may name: the daemon's number, or the number that the
@@ -213,23 +222,47 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
   return setting;
 }
 
+proto::Settings SettingsOf(const ServerOptions& options) {
+  proto::Settings settings;
+  settings.mutable_policy()->set_name(options.policy);
+  for (const auto& [name, value] : options.policy_parameters)
+    (*settings.mutable_policy()->mutable_parameters())[name] = value;
+  for (const policy::Tenant& tenant : options.tenants) {
+    const auto quota = options.tenant_quotas.find(tenant.name);
+    *settings.add_tenants() =
+        ToSetting(tenant, quota != options.tenant_quotas.end() ? quota->second : TenantQuota());
+  }
+  return settings;
+}
+
+std::string SettingsFile(const std::string& runtime_directory) {
+  return runtime_directory + "/settings";
+}
+
 SettingsStore::SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts,
                              int sm_count, const proto::Settings& initial, std::string file)
     : schedulers_(std::move(schedulers)),
       accounts_(accounts),
       sm_count_(sm_count),
+      device_count_(schedulers_.empty() ? std::numeric_limits<size_t>::max() : schedulers_.size()),
       file_(std::move(file)),
-      current_(std::make_unique<proto::Settings>(initial)) {}
+      current_(std::make_unique<proto::Settings>(initial)),
+      configured_(std::make_unique<proto::Settings>(initial)) {}
 
 SettingsStore::~SettingsStore() = default;
 
 proto::Settings SettingsStore::current() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return *current_;
 }
 
+void SettingsStore::Keep() {
+  const MutexLock lock(&mutex_);
+  Save();
+}
+
 absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<policy::Policy>> wanted,
                             MakePolicies(setting, schedulers_.size()));
   absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> before =
@@ -247,24 +280,66 @@ absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
 }
 
 absl::StatusOr<proto::TenantSetting> SettingsStore::SetTenant(const proto::TenantSetting& change) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
+  return Change(change);
+}
+
+absl::StatusOr<proto::TenantSetting> SettingsStore::SetForEndpoint(
+    uint64_t endpoint, const proto::TenantSetting& change) {
+  const MutexLock lock(&mutex_);
+  DETSHARE_ASSIGN_OR_RETURN(proto::TenantSetting in_force, Change(change));
+  endpoints_[endpoint] = std::make_unique<proto::TenantSetting>(change);
+  return in_force;
+}
+
+absl::Status SettingsStore::UnsetForEndpoint(uint64_t endpoint) {
+  const MutexLock lock(&mutex_);
+  const auto found = endpoints_.find(endpoint);
+  if (found == endpoints_.end()) return absl::OkStatus();
+  const std::string tenant = found->second->name();
+  endpoints_.erase(found);
+  return Reset(tenant);
+}
+
+absl::Status SettingsStore::UnsetTenant(const std::string& name) {
+  const MutexLock lock(&mutex_);
+  if (Find(*current_, name) != nullptr) return Reset(name);
+  std::vector<std::string> names;
+  for (const proto::TenantSetting& tenant : current_->tenants()) names.push_back(tenant.name());
+  return absl::NotFoundError(absl::StrCat(
+      "tenant ", Printable(name, kMaxNameBytes), " has no settings",
+      names.empty() ? std::string("; no tenant has")
+                    : absl::StrCat("; these tenants have some: ", absl::StrJoin(names, ", "))));
+}
+
+absl::Status SettingsStore::Reset(const std::string& name) {
+  const proto::Settings without = WithEndpoints(*configured_);
+  const proto::TenantSetting* const left = Find(without, name);
   proto::Settings wanted = *current_;
-  proto::TenantSetting* place = nullptr;
-  for (proto::TenantSetting& tenant : *wanted.mutable_tenants()) {
-    if (tenant.name() == change.name()) place = &tenant;
-  }
-  if (place == nullptr) {
-    if (wanted.tenants_size() >= kMaxTenants) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("there are ", kMaxTenants, " tenants already"));
-    }
-    place = wanted.add_tenants();
-  }
+  auto* const tenants = wanted.mutable_tenants();
+  tenants->erase(std::remove_if(tenants->begin(), tenants->end(),
+                                [&](const auto& one) { return one.name() == name; }),
+                 tenants->end());
+  if (left != nullptr) *tenants->Add() = *left;
+  return PutInForce(wanted).status();
+}
+
+proto::Settings SettingsStore::WithEndpoints(const proto::Settings& settings) const {
+  proto::Settings all = settings;
+  for (const auto& [endpoint, change] : endpoints_) Place(all, change->name())->MergeFrom(*change);
+  return all;
+}
+
+absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSetting& change) {
+  proto::Settings wanted = *current_;
+  proto::TenantSetting* const place = Place(wanted, change.name());
+  if (wanted.tenants_size() > kMaxTenants)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are ", kMaxTenants, " tenants already"));
   place->MergeFrom(change);
   DETSHARE_ASSIGN_OR_RETURN(policy::Tenant tenant, ToTenant(*place, sm_count_));
-  DETSHARE_ASSIGN_OR_RETURN(
-      const TenantQuota quota,
-      ToQuota(*place, MaxDevices(*current_, place->name(), schedulers_.size())));
+  DETSHARE_ASSIGN_OR_RETURN(const TenantQuota quota,
+                            ToQuota(*place, MaxDevices(*current_, place->name(), device_count_)));
   *place = ToSetting(tenant, quota);
   const proto::TenantSetting result = *place;
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
@@ -283,7 +358,13 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::SetTenant(const proto::Tenan
 }
 
 absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Settings& wanted) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
+  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> changes, PutInForce(WithEndpoints(wanted)));
+  *configured_ = wanted;
+  return changes;
+}
+
+absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::Settings& wanted) {
   if (wanted.tenants_size() > kMaxTenants) {
     return absl::InvalidArgumentError(absl::StrCat(
         wanted.tenants_size(), " tenants are too many: at most ", kMaxTenants, " are allowed"));
@@ -296,8 +377,7 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Set
   for (int i = 0; i < wanted.tenants_size(); ++i) {
     DETSHARE_ASSIGN_OR_RETURN(
         const TenantQuota quota,
-        ToQuota(wanted.tenants(i),
-                MaxDevices(*current_, wanted.tenants(i).name(), schedulers_.size())));
+        ToQuota(wanted.tenants(i), MaxDevices(*current_, wanted.tenants(i).name(), device_count_)));
     *next.add_tenants() = ToSetting(tenants[static_cast<size_t>(i)], quota);
     quotas[wanted.tenants(i).name()] = quota;
   }
@@ -335,29 +415,17 @@ void SettingsStore::Save() {
   if (file_.empty()) return;
   std::string text;
   google::protobuf::TextFormat::PrintToString(*current_, &text);
-  const std::string fresh = file_ + ".new";
-  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  const bool written =
-      fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (fd >= 0) close(fd);
-  if (!written || rename(fresh.c_str(), file_.c_str()) != 0) {
-    LogWarning("cannot keep the settings in ", file_, ": ", std::strerror(errno),
+  if (const absl::Status written = WriteKeptFile(file_, text); !written.ok()) {
+    LogWarning("the settings are not kept: ", std::string(written.message()),
                "; a daemon that replaces this one will begin with its flags");
-    unlink(fresh.c_str());
   }
 }
 
 absl::StatusOr<proto::Settings> ReadSettings(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return absl::NotFoundError(absl::StrCat("there is no ", file));
-  std::string text(kMaxFileBytes + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(stream.gcount()));
+  DETSHARE_ASSIGN_OR_RETURN(const std::string text, ReadKeptFile(file, kMaxFileBytes));
   proto::Settings settings;
-  if (text.size() > kMaxFileBytes ||
-      !google::protobuf::TextFormat::ParseFromString(text, &settings)) {
+  if (!google::protobuf::TextFormat::ParseFromString(text, &settings))
     return absl::InvalidArgumentError(absl::StrCat(file, " is damaged"));
-  }
   return settings;
 }
 

@@ -3,14 +3,17 @@
 // replaces this one.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "policy/policy.h"
+#include "proto/mutex.h"
+#include "server/session/server_options.h"
 #include "server/tenants/tenant_accounts.h"
 
 namespace detshare {
@@ -29,6 +32,10 @@ absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int
 // Returns the tenant's limits, for a host with `device_count` devices. Errors as ToTenant().
 absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting, size_t device_count);
 proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& quota);
+// The policy and the tenants that the daemon's flags and its configuration ask for.
+proto::Settings SettingsOf(const ServerOptions& options);
+// The file in the runtime directory that keeps the settings of the process with this directory.
+std::string SettingsFile(const std::string& runtime_directory);
 // Returns "unset", "latency" or "batch".
 std::string NameOf(policy::TenantClass tenant_class);
 
@@ -39,12 +46,15 @@ class SettingsStore {
   static constexpr int kMaxTenants = 1000;
 
   // `initial` is in force already. `file` keeps the settings after a change; empty: nothing keeps
-  // them. The schedulers and the accounts outlive this object.
+  // them. The schedulers and the accounts outlive this object. Without schedulers, as in the
+  // supervisor, settings may name any number of devices.
   SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
                 const proto::Settings& initial, std::string file);
   ~SettingsStore();
 
   proto::Settings current() const;
+  // Writes the file also without a change.
+  void Keep();
 
   // Sets the policy of all devices or, with an error, of none. May drain the devices if a partition
   // must be made.
@@ -52,20 +62,46 @@ class SettingsStore {
   // Changes a tenant's settings and returns those in force afterwards. Fields that `change` lacks
   // stay.
   absl::StatusOr<proto::TenantSetting> SetTenant(const proto::TenantSetting& change);
-  // Replaces the policy and the settings of all tenants; a tenant that `wanted` does not name has
-  // none afterwards. Returns the changes, one line each, such as "[policy] name: whole -> fair".
-  // Without a change it touches nothing.
+  // Gives the tenant back the settings that Replace() gave it, and those of its endpoints. Returns
+  // NotFound, with the tenants that have settings, if it has none.
+  absl::Status UnsetTenant(const std::string& name);
+  // As SetTenant(), for a tenant endpoint with this number. Replace() keeps the settings until
+  // UnsetForEndpoint().
+  absl::StatusOr<proto::TenantSetting> SetForEndpoint(uint64_t endpoint,
+                                                      const proto::TenantSetting& change);
+  // The endpoint is closed. As UnsetTenant() for its tenant. Does nothing for an endpoint without
+  // settings.
+  absl::Status UnsetForEndpoint(uint64_t endpoint);
+  // Replaces the policy and the settings of all tenants; a tenant that neither `wanted` nor an
+  // endpoint names has none afterwards. Returns the changes, one line each, such as "[policy] name:
+  // whole -> fair". Without a change it touches nothing.
   absl::StatusOr<std::vector<std::string>> Replace(const proto::Settings& wanted);
 
  private:
-  void Save();  // called with mutex_ held
+  void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // As SetTenant().
+  absl::StatusOr<proto::TenantSetting> Change(const proto::TenantSetting& change)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // As UnsetTenant().
+  absl::Status Reset(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns `settings` with those of the endpoints over them.
+  proto::Settings WithEndpoints(const proto::Settings& settings) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Replaces what is in force. Returns the changes, as Replace().
+  absl::StatusOr<std::vector<std::string>> PutInForce(const proto::Settings& wanted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::vector<DeviceScheduler*> schedulers_;
   TenantAccounts& accounts_;
   const int sm_count_;
+  const size_t device_count_;
   const std::string file_;
-  mutable std::mutex mutex_;
-  const std::unique_ptr<proto::Settings> current_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  const std::unique_ptr<proto::Settings> current_ ABSL_PT_GUARDED_BY(mutex_);
+  // The configuration's, as Replace() got them.
+  const std::unique_ptr<proto::Settings> configured_ ABSL_PT_GUARDED_BY(mutex_);
+  // By the endpoints' numbers.
+  std::map<uint64_t, std::unique_ptr<proto::TenantSetting>> endpoints_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Reads the settings that a daemon kept in `file`. Returns NotFound if there is no file, and

@@ -36,8 +36,14 @@ void AddTenant(const proto::TenantUse& other, proto::TenantUse* tenant) {
 void AddStatus(const proto::Status& other, proto::Status* all) {
   all->set_swap_limit(all->swap_limit() + other.swap_limit());
   all->set_swap_used(all->swap_used() + other.swap_used());
-  for (int i = 0; i < std::min(other.devices_size(), all->devices_size()); ++i)
-    AddDevice(other.devices(i), all->mutable_devices(i));
+  if (all->devices_size() == 0) {
+    *all->mutable_devices() = other.devices();
+    all->set_backend(other.backend());
+  } else {
+    for (int i = 0; i < std::min(other.devices_size(), all->devices_size()); ++i)
+      AddDevice(other.devices(i), all->mutable_devices(i));
+  }
+  all->mutable_engines()->MergeFrom(other.engines());
   for (const proto::TenantUse& more : other.tenants()) {
     auto* const known = all->mutable_tenants();
     const auto same = std::find_if(known->begin(), known->end(),

@@ -1,19 +1,17 @@
 #include "server/services/telemetry_service.h"
 
-#include <optional>
 #include <utility>
+
+#include "server/base/grpc_status.h"
 
 namespace detshare {
 
 grpc::ServerUnaryReactor* TelemetryService::Read(grpc::CallbackServerContext* context,
                                                  const proto::TelemetryRequest* request,
                                                  proto::TelemetryReply* reply) {
+  const absl::StatusOr<Peer> peer = peers_.Find(context->peer());
+  if (!peer.ok()) return FinishUnary(context, peer.status());
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const std::optional<Peer> peer = peers_.Find(context->peer());
-  if (!peer.has_value()) {
-    reactor->Finish({grpc::StatusCode::PERMISSION_DENIED, "not a local connection"});
-    return reactor;
-  }
   telemetry_.Reply(*peer, *request, [reactor, reply](proto::TelemetryReply body) {
     *reply = std::move(body);
     reactor->Finish(grpc::Status::OK);

@@ -4,7 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "proto/telemetry.grpc.pb.h"
-#include "server/access/acceptor.h"
+#include "server/access/peer_table.h"
 #include "server/telemetry/telemetry.h"
 
 namespace detshare {
@@ -12,8 +12,7 @@ namespace detshare {
 // Runs on gRPC's threads and never makes them wait.
 class TelemetryService final : public proto::Telemetry::CallbackService {
  public:
-  TelemetryService(Telemetry& telemetry, const PeerTable& peers)
-      : telemetry_(telemetry), peers_(peers) {}
+  TelemetryService(Telemetry& telemetry, PeerTable& peers) : telemetry_(telemetry), peers_(peers) {}
 
   grpc::ServerUnaryReactor* Read(grpc::CallbackServerContext* context,
                                  const proto::TelemetryRequest* request,
@@ -21,7 +20,7 @@ class TelemetryService final : public proto::Telemetry::CallbackService {
 
  private:
   Telemetry& telemetry_;
-  const PeerTable& peers_;
+  PeerTable& peers_;
 };
 
 }  // namespace detshare

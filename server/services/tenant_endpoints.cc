@@ -2,33 +2,34 @@
 
 #include <fcntl.h>
 #include <google/protobuf/text_format.h>
-#include <grpcpp/server_posix.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "coroutine_runtime/device.h"
-#include "coroutine_runtime/status_cuda.h"
 #include "policy/config/config.h"
 #include "policy/status_macros.h"
+#include "server/access/acceptor.h"
 #include "server/base/errno_text.h"
-#include "server/base/grpc_limits.h"
+#include "server/base/grpc_status.h"
+#include "server/base/kept_file.h"
 #include "server/base/logging.h"
+#include "server/services/admin_common.h"
 
 namespace detshare {
 namespace {
 
 constexpr char kSocketName[] = "detshared.sock";
 constexpr char kFolder[] = "endpoints";
+constexpr char kSessions[] = "sessions";
+constexpr size_t kMaxListBytes = 16 << 20;
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", ErrnoText(error)));
@@ -58,11 +59,13 @@ absl::StatusOr<int> MakeDirectory(const std::string& path, mode_t mode) {
   return fd;
 }
 
-void RemoveContents(int directory_fd) {
+// Leaves the entry named `except`.
+void RemoveContents(int directory_fd, const char* except) {
   std::error_code error;
   std::filesystem::directory_iterator entry(ByDescriptor(directory_fd), error), end;
   for (; !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
+    if (entry->path().filename() == except) continue;
     std::filesystem::remove_all(entry->path(), ignored);
   }
 }
@@ -84,69 +87,37 @@ absl::StatusOr<int> ListenIn(int directory_fd, const std::string& beside) {
 
 }  // namespace
 
-TenantEndpoints::OpenEndpoint::~OpenEndpoint() {
-  acceptor.reset();
-  if (listen_fd >= 0) close(listen_fd);
-}
-
 absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(
-    SessionManager& manager, SettingsStore& settings, Telemetry& telemetry, PeerTable& peers,
-    const Identity& identity, bool strict) {
+    const std::string& runtime_directory, EndpointHost& host) {
   std::unique_ptr<TenantEndpoints> endpoints(
-      new TenantEndpoints(manager, settings, telemetry, peers, identity, strict));
-  if (strict) return endpoints;
+      new TenantEndpoints(absl::StrCat(runtime_directory, "/", kFolder), host));
   DETSHARE_ASSIGN_OR_RETURN(const int fd, MakeDirectory(endpoints->directory_, 0700));
   close(fd);
-  grpc::ServerBuilder builder;
-  builder.RegisterService(&endpoints->control_);
-  builder.RegisterService(&endpoints->telemetry_);
-  SetLimits(&builder);
-  endpoints->grpc_ = builder.BuildAndStart();
-  if (endpoints->grpc_ == nullptr) return absl::InternalError("gRPC did not start");
   endpoints->Restore();
   return endpoints;
 }
 
-TenantEndpoints::TenantEndpoints(SessionManager& manager, SettingsStore& settings,
-                                 Telemetry& telemetry, PeerTable& peers, const Identity& identity,
-                                 bool strict)
-    : manager_(manager),
-      settings_(settings),
-      peers_(peers),
-      directory_(absl::StrCat(manager.options().runtime_directory, "/", kFolder)),
-      strict_(strict),
-      control_(manager, peers, identity, /*directory_for_clients=*/""),
-      telemetry_(telemetry, peers) {}
+TenantEndpoints::TenantEndpoints(std::string directory, EndpointHost& host)
+    : directory_(std::move(directory)), host_(host) {}
 
-TenantEndpoints::~TenantEndpoints() {
-  StopAccepting();
-  Shutdown();
-}
+TenantEndpoints::~TenantEndpoints() { StopAccepting(); }
 
 void TenantEndpoints::StopAccepting() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   stopped_ = true;
-  for (auto& [name, open] : endpoints_) open->acceptor.reset();
-}
-
-void TenantEndpoints::Shutdown() {
-  if (grpc_ == nullptr) return;
-  grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
-  grpc_->Wait();
-  grpc_.reset();
+  for (auto& [name, open] : endpoints_) {
+    if (open.listen_fd >= 0) host_.Stop(open.listen_fd);
+    open.listen_fd = -1;
+  }
 }
 
 absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& wanted) {
-  if (strict_) {
-    return absl::FailedPreconditionError(
-        "there are no endpoints with strict isolation, where each user has a daemon of its own");
-  }
   if (!IsEndpointName(wanted.name())) {
     return absl::InvalidArgumentError(
         "an endpoint's name has 1 to 64 letters, digits, or any of -_.@, and begins with a letter "
         "or digit");
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (stopped_) return absl::UnavailableError("the daemon ends");
   if (endpoints_.size() >= kMaxEndpoints && endpoints_.count(wanted.name()) == 0)
     return absl::ResourceExhaustedError(
@@ -157,27 +128,24 @@ absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& w
 }
 
 absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_place) {
-  auto open = std::make_unique<OpenEndpoint>();
-  open->endpoint = std::make_shared<TenantEndpoint>();
-  TenantEndpoint& endpoint = *open->endpoint;
+  OpenEndpoint open;
+  open.endpoint = std::make_shared<TenantEndpoint>();
+  TenantEndpoint& endpoint = *open.endpoint;
+  endpoint.number = in_place && wanted.number() != 0 ? wanted.number() : next_;
   endpoint.name = wanted.name();
-  absl::StatusOr<std::vector<int>> devices =
-      manager_.ChooseDevices({wanted.device_ids().begin(), wanted.device_ids().end()});
-  if (!devices.ok()) return devices.status();
-  for (const int index : *devices)
-    endpoint.device_ids.push_back(FormatUuid(manager_.devices()[index]->properties().uuid));
-  open->setting = wanted.tenant();
-  if (open->setting.name().empty()) open->setting.set_name(wanted.name());
-  endpoint.tenant = open->setting.name();
-  absl::StatusOr<proto::TenantSetting> tenant = settings_.SetTenant(open->setting);
-  if (!tenant.ok()) return tenant.status();
+  DETSHARE_ASSIGN_OR_RETURN(endpoint.device_ids, host_.DevicesOf({wanted.device_ids().begin(),
+                                                                  wanted.device_ids().end()}));
+  open.setting = wanted.tenant();
+  if (open.setting.name().empty()) open.setting.set_name(wanted.name());
+  endpoint.tenant = open.setting.name();
+  DETSHARE_RETURN_IF_ERROR(host_.SetTenant(endpoint.number, open.setting));
 
   if (!in_place) CloseLocked(endpoint.name).IgnoreError();
   const absl::StatusOr<int> fd = MakeDirectory(absl::StrCat(directory_, "/", endpoint.name), 0711);
   if (!fd.ok()) return fd.status();
-  RemoveContents(*fd);
+  RemoveContents(*fd, in_place && host_.SessionsGoOn() ? kSessions : "");
   const absl::StatusOr<int> sessions =
-      MakeDirectory(absl::StrCat(ByDescriptor(*fd), "/sessions"), 0711);
+      MakeDirectory(absl::StrCat(ByDescriptor(*fd), "/", kSessions), 0711);
   absl::StatusOr<int> listening = sessions;
   if (sessions.ok()) {
     endpoint.sessions_fd = *sessions;
@@ -186,17 +154,15 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
   }
   close(*fd);
   if (!listening.ok()) return listening.status();
-  open->listen_fd = *listening;
-  grpc::Server* const server = grpc_.get();
-  open->acceptor = std::make_unique<Acceptor>(
-      open->listen_fd, peers_, [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); },
-      open->endpoint);
+  open.listen_fd = *listening;
+  next_ = std::max(next_, endpoint.number) + 1;
+  host_.Begin(open.listen_fd, open.endpoint);
   endpoints_[endpoint.name] = std::move(open);
   return absl::OkStatus();
 }
 
 absl::Status TenantEndpoints::Close(const std::string& name) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   absl::Status closed = CloseLocked(name);
   if (closed.ok()) Save();
   return closed;
@@ -206,12 +172,12 @@ absl::Status TenantEndpoints::CloseLocked(const std::string& name) {
   const auto found = endpoints_.find(name);
   if (found == endpoints_.end())
     return absl::NotFoundError(absl::StrCat("there is no such endpoint"));
-  const std::shared_ptr<TenantEndpoint> endpoint = found->second->endpoint;
+  const OpenEndpoint open = std::move(found->second);
   endpoints_.erase(found);
-  // Closed before EndThrough() looks for open sessions, so a session that is requested later is
-  // refused.
-  endpoint->closed.store(true, std::memory_order_seq_cst);
-  manager_.EndThrough(*endpoint, kCudaErrorSystemNotReady, "the endpoint was closed");
+  // Closed before End() looks for open sessions, so a session that is requested later is refused.
+  open.endpoint->closed.store(true, std::memory_order_seq_cst);
+  if (open.listen_fd >= 0) host_.Stop(open.listen_fd);
+  host_.End(*open.endpoint);
   std::error_code error;
   std::filesystem::remove_all(absl::StrCat(directory_, "/", name), error);
   if (error) LogWarning("cannot remove the directory of endpoint ", name, ": ", error.message());
@@ -219,13 +185,13 @@ absl::Status TenantEndpoints::CloseLocked(const std::string& name) {
 }
 
 proto::EndpointList TenantEndpoints::List() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   proto::EndpointList list;
   for (const auto& [name, open] : endpoints_) {
     proto::TenantEndpoint* const one = list.add_endpoints();
     one->set_name(name);
-    one->mutable_tenant()->set_name(open->endpoint->tenant);
-    for (const std::string& id : open->endpoint->device_ids) one->add_device_ids(id);
+    one->mutable_tenant()->set_name(open.endpoint->tenant);
+    for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
   }
   return list;
 }
@@ -235,31 +201,27 @@ void TenantEndpoints::Save() {
   for (const auto& [name, open] : endpoints_) {
     proto::TenantEndpoint* const one = list.add_endpoints();
     one->set_name(name);
-    *one->mutable_tenant() = open->setting;
-    for (const std::string& id : open->endpoint->device_ids) one->add_device_ids(id);
+    *one->mutable_tenant() = open.setting;
+    one->set_number(open.endpoint->number);
+    for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
   }
   std::string text;
   google::protobuf::TextFormat::PrintToString(list, &text);
-  const std::string file = directory_ + "/list", fresh = file + ".new";
-  std::ofstream stream(fresh, std::ios::binary | std::ios::trunc);
-  stream << text;
-  stream.close();
-  if (!stream || rename(fresh.c_str(), file.c_str()) != 0)
-    LogWarning("cannot write ", file,
-               ": a daemon that replaces this one will not know its endpoints");
+  if (const absl::Status written = WriteKeptFile(ListFile(), text); !written.ok()) {
+    LogWarning(std::string(written.message()),
+               "; a daemon that replaces this one will not know its endpoints");
+  }
 }
 
 void TenantEndpoints::Restore() {
-  std::ifstream stream(directory_ + "/list", std::ios::binary);
-  if (!stream) return;
-  std::ostringstream text;
-  text << stream.rdbuf();
+  const absl::StatusOr<std::string> text = ReadKeptFile(ListFile(), kMaxListBytes);
+  if (absl::IsNotFound(text.status())) return;
   proto::EndpointList list;
-  if (!google::protobuf::TextFormat::ParseFromString(text.str(), &list)) {
+  if (!text.ok() || !google::protobuf::TextFormat::ParseFromString(*text, &list)) {
     LogWarning("the earlier daemon's list of endpoints is damaged: none is opened again");
     return;
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const proto::TenantEndpoint& endpoint : list.endpoints()) {
     absl::Status made = IsEndpointName(endpoint.name())
                             ? Make(endpoint, /*in_place=*/true)
@@ -274,10 +236,9 @@ void TenantEndpoints::Restore() {
 
 absl::Status TenantEndpointService::MayAdminister(grpc::CallbackServerContext* context,
                                                   std::string* who) const {
-  const std::optional<Peer> peer = peers_.Find(context->peer());
-  if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
-  *who = absl::StrCat("uid ", peer->uid, ", pid ", peer->pid);
-  return identity_.MayAdminister(*peer);
+  DETSHARE_ASSIGN_OR_RETURN(const Peer peer, peers_.Find(context->peer()));
+  *who = Who(peer);
+  return identity_.MayAdminister(peer);
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::OpenEndpoint(grpc::CallbackServerContext* context,

@@ -18,23 +18,19 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <functional>
+#include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/mutex.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
-#include "server/access/acceptor.h"
 #include "server/access/identity.h"
+#include "server/access/peer_table.h"
 #include "server/access/tenant_endpoint.h"
-#include "server/services/control_service.h"
-#include "server/services/settings_store.h"
-#include "server/services/telemetry_service.h"
-#include "server/sessions/session_manager.h"
-#include "server/telemetry/telemetry.h"
+#include "server/services/endpoint_host.h"
 
 namespace detshare {
 
@@ -44,11 +40,9 @@ class TenantEndpoints {
   static constexpr size_t kMaxEndpoints = 512;
 
   // Opens again the endpoints that an earlier daemon had, in the same directories, because
-  // containers have them mounted. All arguments outlive this object. With `strict` there are no
-  // endpoints, because such a daemon serves one user and ends when it is idle.
+  // containers have them mounted. The host outlives this object.
   static absl::StatusOr<std::unique_ptr<TenantEndpoints>> Create(
-      SessionManager& manager, SettingsStore& settings, Telemetry& telemetry, PeerTable& peers,
-      const Identity& identity, bool strict);
+      const std::string& runtime_directory, EndpointHost& host);
   ~TenantEndpoints();  // the directories stay
   TenantEndpoints(const TenantEndpoints&) = delete;
   TenantEndpoints& operator=(const TenantEndpoints&) = delete;
@@ -61,50 +55,35 @@ class TenantEndpoints {
 
   // Accepts no more connections and opens no more endpoints.
   void StopAccepting();
-  // Ends the calls in progress. Called after StopAccepting().
-  void Shutdown();
 
  private:
   struct OpenEndpoint {
     std::shared_ptr<TenantEndpoint> endpoint;
-    std::unique_ptr<Acceptor> acceptor;
-    int listen_fd = -1;
+    int listen_fd = -1;  // the host owns it
     proto::TenantSetting setting;
-
-    OpenEndpoint() = default;
-    ~OpenEndpoint();
-    OpenEndpoint(OpenEndpoint&&) = delete;
   };
 
-  TenantEndpoints(SessionManager& manager, SettingsStore& settings, Telemetry& telemetry,
-                  PeerTable& peers, const Identity& identity, bool strict);
-  // Called with mutex_ held.
-  absl::Status Make(const proto::TenantEndpoint& wanted, bool in_place);
-  absl::Status CloseLocked(const std::string& name);
+  TenantEndpoints(std::string directory, EndpointHost& host);
+  absl::Status Make(const proto::TenantEndpoint& wanted, bool in_place)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CloseLocked(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Restore();
-  void Save();
+  void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string ListFile() const { return directory_ + "/list"; }
 
-  SessionManager& manager_;
-  SettingsStore& settings_;
-  PeerTable& peers_;
   const std::string directory_;
-  const bool strict_;
-  // The endpoints have services and a gRPC server of their own, without the daemon's other
-  // services.
-  ControlService control_;
-  TelemetryService telemetry_;
-  std::unique_ptr<grpc::Server> grpc_;
+  EndpointHost& host_;
 
-  mutable std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<OpenEndpoint>> endpoints_;  // guarded by mutex_
-  bool stopped_ = false;                                            // guarded by mutex_
+  mutable Mutex mutex_;
+  std::map<std::string, OpenEndpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // The gRPC service that opens, closes and lists endpoints for operators.
 class TenantEndpointService final : public proto::TenantEndpoints::CallbackService {
  public:
-  TenantEndpointService(TenantEndpoints& endpoints, const PeerTable& peers,
-                        const Identity& identity)
+  TenantEndpointService(TenantEndpoints& endpoints, PeerTable& peers, const Identity& identity)
       : endpoints_(endpoints), peers_(peers), identity_(identity) {}
 
   grpc::ServerUnaryReactor* OpenEndpoint(grpc::CallbackServerContext* context,
@@ -122,7 +101,7 @@ class TenantEndpointService final : public proto::TenantEndpoints::CallbackServi
   absl::Status MayAdminister(grpc::CallbackServerContext* context, std::string* who) const;
 
   TenantEndpoints& endpoints_;
-  const PeerTable& peers_;
+  PeerTable& peers_;
   const Identity& identity_;
 };
 

@@ -8,16 +8,16 @@ namespace detshare {
 
 TraceLease::~TraceLease() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
     if (std::exchange(on_, false)) end_();
   }
-  changed_.notify_all();
+  changed_.SignalAll();
   if (watch_.joinable()) watch_.join();
 }
 
 absl::StatusOr<uint64_t> TraceLease::Begin(absl::FunctionRef<absl::Status()> begin) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (on_) return absl::FailedPreconditionError("another client is taking a trace");
   if (absl::Status begun = begin(); !begun.ok()) {
     end_();
@@ -26,12 +26,12 @@ absl::StatusOr<uint64_t> TraceLease::Begin(absl::FunctionRef<absl::Status()> beg
   on_ = true;
   used_ = std::chrono::steady_clock::now();
   if (!watch_.joinable()) watch_ = std::thread([this] { Watch(); });
-  changed_.notify_all();
+  changed_.SignalAll();
   return ++trace_;
 }
 
 absl::Status TraceLease::Use(uint64_t trace, bool last, absl::FunctionRef<void()> use) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (!on_ || trace != trace_) return absl::FailedPreconditionError("that trace has ended");
   use();
   used_ = std::chrono::steady_clock::now();
@@ -44,15 +44,15 @@ absl::Status TraceLease::Use(uint64_t trace, bool last, absl::FunctionRef<void()
 
 void TraceLease::Watch() {
   pthread_setname_np(pthread_self(), "trace");
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   while (!stopping_) {
     if (!on_) {
-      changed_.wait(lock);
+      changed_.Wait(&mutex_);
     } else if (std::chrono::steady_clock::now() - used_ >= timeout_) {
       on_ = false;
       end_();
     } else {
-      changed_.wait_until(lock, used_ + timeout_);
+      changed_.WaitUntil(&mutex_, used_ + timeout_);
     }
   }
 }

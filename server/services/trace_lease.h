@@ -5,16 +5,15 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -39,12 +38,12 @@ class TraceLease {
 
   const std::function<void()> end_;
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  uint64_t trace_ = 0;  // number of the latest trace
-  bool on_ = false;     // the latest trace goes on
-  bool stopping_ = false;
-  std::chrono::steady_clock::time_point used_;
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t trace_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the latest trace
+  bool on_ ABSL_GUARDED_BY(mutex_) = false;     // the latest trace goes on
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::chrono::steady_clock::time_point used_ ABSL_GUARDED_BY(mutex_);
   std::thread watch_;  // exists from the first trace on
 };
 

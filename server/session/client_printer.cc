@@ -11,7 +11,7 @@ ClientPrinter::ClientPrinter(SharedRegion& region, std::string label)
     : region_(region), label_(std::move(label)) {}
 
 void ClientPrinter::Print(std::string_view text) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (!region_.Print(text) && !overflowed_) {
     overflowed_ = true;
     LogWarning(label_, ": the buffer for device printf is full, output is lost");

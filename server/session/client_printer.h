@@ -1,9 +1,10 @@
 // Writes the output of the session's kernels to a buffer that the client reads.
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <string_view>
+
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -20,8 +21,8 @@ class ClientPrinter {
  private:
   SharedRegion& region_;
   const std::string label_;
-  std::mutex mutex_;
-  bool overflowed_ = false;  // guarded by mutex_
+  Mutex mutex_;
+  bool overflowed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace detshare

@@ -28,29 +28,30 @@ uint64_t CodeOfImage(std::span<const uint8_t> image) {
 
 }  // namespace
 
-CodeTable::CodeTable(const SessionLimits& limits) : limits_(limits) {
+CodeTable::CodeTable(const SessionLimits& limits, std::shared_ptr<Quota> tenant)
+    : limits_(limits), tenant_(std::move(tenant)) {
   libraries_.push_back(nullptr);  // ids begin at 1
   kernels_.push_back({});
 }
 
-absl::Status CodeTable::CheckRoomForImage(uint64_t bytes) const {
+absl::StatusOr<QuotaCharge> CodeTable::TakeRoomForImage(uint64_t bytes) const {
   // Unloaded libraries count as well, because ids are not reused.
   if (libraries_.size() > limits_.libraries)
     return CudaError(kCudaErrorOutOfMemory, "too many libraries");
   if (bytes > limits_.image_bytes - image_bytes_)
     return CudaError(kCudaErrorOutOfMemory, "too much code");
-  return absl::OkStatus();
+  return Quota::Take(tenant_, bytes);
 }
 
 absl::StatusOr<LibraryId> CodeTable::AddLibrary(SessionDevice& device,
                                                 std::unique_ptr<Library> library, ContextId context,
                                                 std::span<const uint8_t> image,
                                                 std::shared_ptr<const ManagedBlock> managed,
-                                                QuotaCharge charge) {
+                                                std::vector<QuotaCharge> charges) {
   const uint64_t image_bytes = image.size();
-  auto taken = std::make_shared<const QuotaCharge>(std::move(charge));
+  auto taken = std::make_shared<const std::vector<QuotaCharge>>(std::move(charges));
   auto loaded = std::make_unique<LoadedLibrary>();
-  // The image and its charge count until the last owner releases the library. A graph may be that
+  // The image and its charges count until the last owner releases the library. A graph may be that
   // owner.
   loaded->library = std::shared_ptr<Library>(
       library.release(), [this, image_bytes, managed, taken = std::move(taken)](Library* unloaded) {

@@ -19,6 +19,7 @@ namespace detshare {
 
 class Kernel;
 class Library;
+class Quota;
 class QuotaCharge;
 struct ManagedBlock;
 struct SessionDevice;
@@ -38,7 +39,8 @@ class CodeTable {
     bool unloading = false;
   };
 
-  explicit CodeTable(const SessionLimits& limits);
+  // `tenant` counts the images of all of the tenant's sessions; null: no limit.
+  CodeTable(const SessionLimits& limits, std::shared_ptr<Quota> tenant);
 
   // Counts code that the client sent.
   void CountReceived(uint64_t bytes) {
@@ -46,12 +48,13 @@ class CodeTable {
   }
   uint64_t received_bytes() const { return received_bytes_.load(std::memory_order_relaxed); }
 
-  absl::Status CheckRoomForImage(uint64_t bytes) const;
-  // `image`: the image that the library was loaded from.
+  // Call before an image is loaded. Returns the tenant's charge for it.
+  absl::StatusOr<QuotaCharge> TakeRoomForImage(uint64_t bytes) const;
+  // `image`: the image that the library was loaded from. `charges` end with the library.
   absl::StatusOr<LibraryId> AddLibrary(SessionDevice& device, std::unique_ptr<Library> library,
                                        ContextId context, std::span<const uint8_t> image,
                                        std::shared_ptr<const ManagedBlock> managed,
-                                       QuotaCharge charge);
+                                       std::vector<QuotaCharge> charges);
   // nullptr when the device has no such library, or the library is being unloaded.
   LoadedLibrary* FindLibrary(const SessionDevice& device, LibraryId id);
   // The managed variables of a library of any device; null when the library has none or does not
@@ -79,6 +82,7 @@ class CodeTable {
   };
 
   const SessionLimits& limits_;
+  const std::shared_ptr<Quota> tenant_;
   std::atomic<uint64_t> received_bytes_{0};                // relaxed: for reports only
   uint64_t image_bytes_ = 0;                               // sum over the loaded libraries
   std::vector<std::unique_ptr<LoadedLibrary>> libraries_;  // by id; null when unloaded

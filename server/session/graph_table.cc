@@ -8,7 +8,8 @@
 
 namespace detshare {
 
-GraphTable::GraphTable(const SessionLimits& limits) : limits_(limits) {}
+GraphTable::GraphTable(const SessionLimits& limits, std::shared_ptr<Quota> tenant)
+    : limits_(limits), tenant_(std::move(tenant)), charge_(tenant_) {}
 
 GraphTable::~GraphTable() = default;
 
@@ -16,15 +17,13 @@ absl::Status GraphTable::CheckRoom(GraphId id, uint64_t payload_bytes) const {
   if (id == 0 || graphs_.contains(id)) {
     return CudaError(kCudaErrorInvalidValue, "the id of a new graph is 0 or in use");
   }
-  if (graphs_.size() >= limits_.graphs || bytes_ + payload_bytes > limits_.graph_bytes) {
-    return CudaError(kCudaErrorOutOfMemory, "too many graphs");
-  }
-  return absl::OkStatus();
+  if (graphs_.size() >= limits_.graphs) return CudaError(kCudaErrorOutOfMemory, "too many graphs");
+  return CheckBytes(payload_bytes);
 }
 
 void GraphTable::Add(const SessionDevice& device, GraphId id, ContextId context,
                      std::unique_ptr<GpuGraph> graph) {
-  bytes_ += graph->bytes();
+  SetBytes(bytes_ + graph->bytes());
   graphs_.insert_or_assign(id, LoadedGraph{std::move(graph), &device, context});
 }
 
@@ -32,13 +31,22 @@ absl::Status GraphTable::Change(const SessionDevice& device, GraphId id, uint64_
                                 absl::FunctionRef<absl::Status(GpuGraph&)> change) {
   GpuGraph* const graph = Find(device, id);
   if (graph == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such executable graph");
-  if (bytes_ + payload_bytes > limits_.graph_bytes) {
-    return CudaError(kCudaErrorOutOfMemory, "the graphs are too large");
-  }
-  bytes_ -= graph->bytes();
+  if (absl::Status room = CheckBytes(payload_bytes); !room.ok()) return room;
+  const uint64_t others = bytes_ - graph->bytes();
   const absl::Status status = change(*graph);
-  bytes_ += graph->bytes();
+  SetBytes(others + graph->bytes());
   return status;
+}
+
+void GraphTable::SetBytes(uint64_t bytes) {
+  bytes_ = bytes;
+  charge_.Set(bytes);
+}
+
+absl::Status GraphTable::CheckBytes(uint64_t more) const {
+  if (bytes_ + more > limits_.graph_bytes)
+    return CudaError(kCudaErrorOutOfMemory, "the graphs are too large");
+  return Quota::Take(tenant_, more).status();  // counted when the graph is there
 }
 
 GpuGraph* GraphTable::Find(const SessionDevice& device, GraphId id) const {
@@ -50,7 +58,7 @@ GpuGraph* GraphTable::Find(const SessionDevice& device, GraphId id) const {
 bool GraphTable::Remove(const SessionDevice& device, GraphId id) {
   const auto found = graphs_.find(id);
   if (found == graphs_.end() || found->second.device != &device) return false;
-  bytes_ -= found->second.graph->bytes();
+  SetBytes(bytes_ - found->second.graph->bytes());
   graphs_.erase(found);
   return true;
 }
@@ -58,7 +66,7 @@ bool GraphTable::Remove(const SessionDevice& device, GraphId id) {
 void GraphTable::RemoveContext(ContextId context) {
   absl::erase_if(graphs_, [&](const auto& entry) {
     if (entry.second.context != context) return false;
-    bytes_ -= entry.second.graph->bytes();
+    SetBytes(bytes_ - entry.second.graph->bytes());
     return true;
   });
 }

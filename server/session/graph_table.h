@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "coroutine_runtime/quota.h"
 #include "proto/ring_abi.h"
 
 namespace detshare {
@@ -19,7 +20,8 @@ struct SessionLimits;
 
 class GraphTable {
  public:
-  explicit GraphTable(const SessionLimits& limits);
+  // `tenant` counts the graphs of all of the tenant's sessions; null: no limit.
+  GraphTable(const SessionLimits& limits, std::shared_ptr<Quota> tenant);
   ~GraphTable();
 
   // Call before a graph is created. `payload_bytes`: the size of its description.
@@ -47,7 +49,13 @@ class GraphTable {
     ContextId context = 0;
   };
 
+  // Sets the size of all graphs.
+  void SetBytes(uint64_t bytes);
+  absl::Status CheckBytes(uint64_t more) const;
+
   const SessionLimits& limits_;
+  const std::shared_ptr<Quota> tenant_;
+  QuotaCharge charge_;  // bytes_
   absl::flat_hash_map<GraphId, LoadedGraph> graphs_;
   uint64_t bytes_ = 0;  // sum of GpuGraph::bytes()
   uint32_t conditions_ = 0;

@@ -18,20 +18,20 @@ ImageStore::ImageStore(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {
 
 ImageStore::~ImageStore() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  changed_.SignalAll();
   if (thread_.joinable()) thread_.join();
 }
 
 bool ImageStore::MayHave(uid_t user, const ContentHash& sketch) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return sketches_.contains(Key(user, sketch));
 }
 
 std::optional<StoredImage> ImageStore::Find(uid_t user, const ContentHash& hash) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto found = by_hash_.find(Key(user, hash));
   if (found == by_hash_.end()) return std::nullopt;
   entries_.splice(entries_.end(), entries_, found->second);
@@ -42,47 +42,51 @@ void ImageStore::AddSoon(uid_t user, StoredImage image) {
   // One image may fill at most half of the store, so that there is room for the next one.
   if (image.bytes < kSmallestBytes || image.bytes > limit_bytes_ / 2) return;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (image.bytes > kMaxWaitingBytes - waiting_bytes_) return;
     waiting_bytes_ += image.bytes;
     waiting_.emplace_back(user, std::move(image));
   }
-  changed_.notify_all();
+  changed_.SignalAll();
 }
 
 void ImageStore::Settle() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return waiting_.empty() && !busy_; });
+  MutexLock lock(&mutex_);
+  changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return waiting_.empty() && !busy_;
+  });
 }
 
 uint64_t ImageStore::bytes() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return bytes_;
 }
 
 void ImageStore::Run() {
   pthread_setname_np(pthread_self(), "images");
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+    changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || !waiting_.empty();
+    });
     if (stopping_) return;
     auto [user, image] = std::move(waiting_.front());
     waiting_.erase(waiting_.begin());
     busy_ = true;
-    lock.unlock();
+    lock.Unlock();
     const uint64_t bytes = image.bytes;
     Keep(user, std::move(image));
-    lock.lock();
+    lock.Lock();
     waiting_bytes_ -= bytes;
     busy_ = false;
-    changed_.notify_all();
+    changed_.SignalAll();
   }
 }
 
 void ImageStore::Keep(uid_t user, StoredImage image) {
   const std::span<const std::byte> all = image.span();
   Entry entry{Key(user, HashOf(all)), SketchOf({&all, 1}), std::move(image)};
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (by_hash_.contains(entry.key)) return;
   const uint64_t bytes = entry.image.bytes;
   MakeRoom(bytes);
@@ -93,7 +97,7 @@ void ImageStore::Keep(uid_t user, StoredImage image) {
   by_hash_.emplace(entries_.back().key, std::prev(entries_.end()));
 }
 
-// Drops images until `bytes` more bytes fit within the limit. Requires mutex_.
+// Drops images until `bytes` more bytes fit within the limit.
 void ImageStore::MakeRoom(uint64_t bytes) {
   while (bytes_ + bytes > limit_bytes_) {
     const uid_t richest =

@@ -9,12 +9,10 @@
 
 #include <sys/types.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +21,7 @@
 #include <vector>
 
 #include "proto/content_hash.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -68,20 +67,20 @@ class ImageStore {
 
   void Run();
   void Keep(uid_t user, StoredImage image);
-  void MakeRoom(uint64_t bytes);
+  void MakeRoom(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t limit_bytes_;
-  mutable std::mutex mutex_;  // guards the rest
-  std::condition_variable changed_;
-  std::list<Entry> entries_;  // least recently used first
-  std::map<Key, std::list<Entry>::iterator> by_hash_;
-  std::map<Key, int> sketches_;  // the number of entries with that sketch
-  std::map<uid_t, uint64_t> bytes_of_;
-  uint64_t bytes_ = 0;
-  std::vector<std::pair<uid_t, StoredImage>> waiting_;
-  uint64_t waiting_bytes_ = 0;
-  bool busy_ = false;
-  bool stopping_ = false;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // least recently used first
+  std::map<Key, std::list<Entry>::iterator> by_hash_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, int> sketches_ ABSL_GUARDED_BY(mutex_);  // the number of entries with that sketch
+  std::map<uid_t, uint64_t> bytes_of_ ABSL_GUARDED_BY(mutex_);
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::pair<uid_t, StoredImage>> waiting_ ABSL_GUARDED_BY(mutex_);
+  uint64_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

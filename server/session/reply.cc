@@ -1,5 +1,6 @@
 #include "server/session/reply.h"
 
+#include "coroutine_runtime/quota.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/base/logging.h"
 #include "server/session/session.h"
@@ -14,6 +15,8 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
     if (!status.ok()) session.OnAsynchronousError(op_, status);
     return;
   }
+  // Before the reply, so that the client waits for news that are on their way.
+  if (!status.ok() && IsLimit(status)) session.NoteLimit(status);
   int result = CudaResultOf(status);
   // After a loss of work, every operation returns an error, even if its own result is success.
   if (result == kCudaSuccess && session.sticky_error() != 0) result = session.sticky_error();

@@ -44,8 +44,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionConfig& conf
   session->memory_ =
       std::make_unique<SessionMemory>(config, options, *session->region_, session->devices_);
   session->contexts_ = std::make_unique<ContextTable>(options.limits);
-  session->code_ = std::make_unique<CodeTable>(options.limits);
-  session->graphs_ = std::make_unique<GraphTable>(options.limits);
+  session->code_ = std::make_unique<CodeTable>(options.limits, config.kept_quota);
+  session->graphs_ = std::make_unique<GraphTable>(options.limits, config.kept_quota);
   session->images_ = std::make_unique<SessionImages>();
   for (size_t i = 0; i < config.devices.size(); ++i)
     DETSHARE_RETURN_IF_ERROR(session->OpenDevice(config.devices[i], session->devices_[i]));
@@ -117,6 +117,10 @@ void Session::OnAsynchronousError(uint16_t op, const absl::Status& status) {
   // lost work.
   SetStickyError(CudaResultOf(status),
                  absl::StrCat(KnownOpName(op), ": ", std::string(status.message())));
+}
+
+void Session::NoteLimit(const absl::Status& status) {
+  if (limited_) std::exchange(limited_, nullptr)(std::string(status.message()));
 }
 
 void Session::SetStickyError(int result, const std::string& why) {

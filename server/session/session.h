@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -103,6 +104,12 @@ class Session {
   void Violate(std::string what);
   // Handles the error of an operation whose client waits for no reply.
   void OnAsynchronousError(uint16_t op, const absl::Status& status);
+  // `limited` is called once, when the tenant's limit first refuses something, with the reason.
+  void OnLimit(std::function<void(const std::string& why)> limited) {
+    limited_ = std::move(limited);
+  }
+  // The error of a reply, of which IsLimit() is true.
+  void NoteLimit(const absl::Status& status);
   // Tells the client that the daemon reads no more records and sends no more replies. The client's
   // later calls return `result`, or the sticky error when there is one.
   void Close(int result);
@@ -130,6 +137,7 @@ class Session {
   ContextId current_context_ = 0;
   std::shared_ptr<const std::string> current_payload_;
   LongReplies long_replies_;
+  std::function<void(const std::string& why)> limited_;  // null once it was called
   int sticky_error_ = 0;
   std::string violation_;
 };

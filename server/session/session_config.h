@@ -37,7 +37,9 @@ struct SessionConfig {
     uint64_t memory_base = 0, memory_bytes = 0;
   };
   std::vector<OnDevice> devices;
-  std::shared_ptr<Quota> pinned_quota;                   // of pinned host memory; null: unlimited
+  std::shared_ptr<Quota> pinned_quota;   // of pinned host memory; null: unlimited
+  std::shared_ptr<Quota> waiting_quota;  // of memory for waiting work; null: unlimited
+  std::shared_ptr<Quota> kept_quota;     // of memory for code and graphs; null: unlimited
   SharedMemoryObjects* shared_memory_objects = nullptr;  // the daemon's
   ImageStore* image_store = nullptr;                     // the daemon's
   SharedEvents* shared_event_tokens = nullptr;           // the daemon's

@@ -38,7 +38,10 @@ policy::TenantClass ClassOf(const std::string& tenant, const ServerOptions& opti
 
 }  // namespace
 
-SessionDriver::SessionDriver(std::unique_ptr<Session> session) : session_(std::move(session)) {}
+SessionDriver::SessionDriver(std::unique_ptr<Session> session)
+    : session_(std::move(session)),
+      backlog_(session_->devices(), session_->limits().queued_bytes,
+               session_->config().waiting_quota) {}
 
 absl::StatusOr<std::unique_ptr<SessionDriver>> SessionDriver::Open(const SessionConfig& config,
                                                                    const ServerOptions& options) {
@@ -103,6 +106,8 @@ std::vector<SessionDeviceUse> SessionDriver::device_use() const {
 }
 
 // ---- the schedulers
+
+bool SessionDriver::HasRoom() { return backlog_.HasRoom(session_->executor().waiting()); }
 
 bool SessionDriver::Throttle() {
   // With a sticky error, operations return the error and use no device.
@@ -234,12 +239,14 @@ void SessionDriver::WaitForDevices() {
 }
 
 void SessionDriver::CheckFault() {
-  if (session_->sticky_error() != 0) return;
+  if (faulted_) return;
   for (const SessionDevice& device : session_->devices()) {
     const absl::Status fault = device.space->fault();
     if (!fault.ok()) [[unlikely]] {
       faulted_ = true;
-      session_->SetStickyError(CudaResultOf(fault), std::string(fault.message()));
+      // A call that met the fault first has set the error.
+      if (session_->sticky_error() == 0)
+        session_->SetStickyError(CudaResultOf(fault), std::string(fault.message()));
       return;
     }
   }

@@ -14,6 +14,7 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/task.h"
 #include "proto/driver_api/row.h"
+#include "server/session/backlog.h"
 #include "server/session/reply.h"
 #include "server/session/session.h"
 #include "server/session/session_config.h"
@@ -50,6 +51,9 @@ class SessionDriver {
     const size_t next = session_->reader().NextDevice();
     return next >= devices.size() || devices[next].coroutine->MayRun();
   }
+  // Whether the memory that the session's queued work takes lets the worker read more records.
+  bool HasRoom();
+  Backlog& backlog() { return backlog_; }
   // Call when a record is ready and MayRun() is false. Returns true when the record was throttled
   // for so long that the worker may read it.
   bool Throttle();
@@ -101,6 +105,7 @@ class SessionDriver {
   // Destroyed after the session, because the session's tasks may hold tickets of the swap.
   std::unique_ptr<SessionSwap> swap_;
   std::unique_ptr<Session> session_;
+  Backlog backlog_;
   bool faulted_ = false;
   bool abandoned_ = false;
   int idle_watch_ = 0;  // 1 while a task watches

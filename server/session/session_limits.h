@@ -17,8 +17,11 @@ struct SessionLimits {
   uint32_t libraries = 65536;
   uint32_t kernels = 1 << 20;
   uint32_t arrays = 1 << 16;
-  uint32_t image_objects = 1 << 18;          // textures and surfaces
-  uint32_t calls = 1024;                     // control calls that wait at the same time
+  uint32_t image_objects = 1 << 18;  // textures and surfaces
+  uint32_t calls = 1024;             // control calls that wait at the same time
+  // Host memory that queued work of the ring may take. Beyond it, the client waits. The driver's
+  // own queues hold some thousand operations of a stream.
+  uint64_t queued_bytes = uint64_t{64} << 20;
   uint64_t image_bytes = uint64_t{8} << 30;  // total of all loaded images
   uint64_t log_bytes = 1 << 20;              // of a compiler's log
   uint32_t graphs = 65536;                   // executable graphs

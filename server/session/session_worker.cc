@@ -1,5 +1,6 @@
 #include "server/session/session_worker.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 
@@ -11,10 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/call_parts.h"
 #include "proto/cpu_load.h"
 #include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
+#include "server/session/code_table.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
 #include "server/session/session.h"
@@ -42,12 +45,15 @@ constexpr milliseconds kAwaitedSpin(100);
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
 // After this time without a record, the worker assumes that the client has submitted all its work.
-constexpr microseconds kPause(20);
+constexpr microseconds kSubmissionPause(20);
 // Spin and sleep times while the session is throttled. Nothing wakes the worker when the throttle
 // ends. A throttled session has only a few operations in the hardware, so the device runs out of
 // work when the worker notices a completed operation late.
 constexpr microseconds kThrottledSpin(5000);
 constexpr microseconds kThrottledSleep(20);
+// The sleep time while the queued work takes too much memory. Nothing wakes the worker when some of
+// it ends. What is queued lasts the device much longer than this.
+constexpr milliseconds kFullSleep(1);
 // Faults do not wake the worker either. The worker checks for faults every kActiveSleep until
 // kActiveTime after the last work, then every kRestlessSleep until all work is known to be
 // complete.
@@ -71,6 +77,10 @@ bool IsExempt(uint16_t op) {
   }
 }
 
+// A session whose waiting work took this much memory gives it back to the system. To look for free
+// pages takes milliseconds, so it happens only then, and while the session has no work.
+constexpr uint64_t kMuchMemory = 16 << 20;
+
 inline void CpuRelax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -82,7 +92,10 @@ inline void CpuRelax() {
 SessionWorker::SessionWorker(SessionConfig config, const ServerOptions& options, Events events)
     : config_(std::move(config)),
       options_(std::make_unique<const ServerOptions>(options)),
-      events_(std::move(events)) {}
+      events_(std::move(events)),
+      payloads_(std::make_shared<Quota>(kMaxCallBytes, [](const Quota&, uint64_t) {
+        return CudaError(kCudaErrorOutOfMemory, "the session's calls take all room for them");
+      })) {}
 
 SessionWorker::~SessionWorker() {
   if (thread_.joinable()) thread_.join();
@@ -93,7 +106,7 @@ void SessionWorker::Start() {
 }
 
 void SessionWorker::End(int result, const std::string& reason, bool violation) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (end_reason_.empty()) {
     end_result_ = result;
     end_reason_ = reason;
@@ -108,7 +121,7 @@ void SessionWorker::End(int result, const std::string& reason, bool violation) {
 
 void SessionWorker::Call(ControlCall call) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (!rejecting_ && calls_.size() < options_->limits.calls) {
       calls_.push_back(std::move(call));
       has_calls_.store(true, std::memory_order_release);
@@ -121,24 +134,29 @@ void SessionWorker::Call(ControlCall call) {
 }
 
 bool SessionWorker::violated() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return end_violation_;
 }
 
 SessionCounters SessionWorker::counters() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return driver_ != nullptr ? driver_->counters() : last_counters_;
 }
 
 std::vector<SessionDeviceUse> SessionWorker::device_use() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return driver_ != nullptr ? driver_->device_use() : std::vector<SessionDeviceUse>();
 }
 
-std::optional<std::string> SessionWorker::TakeReply(uint32_t slot) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+std::optional<LongReplies::Taken> SessionWorker::TakeReply(uint32_t slot) {
+  const MutexLock lock(&mutex_);
   if (driver_ == nullptr) return std::nullopt;
   return driver_->session().long_replies().Take(slot);
+}
+
+std::shared_ptr<Quota> SessionWorker::replies() const {
+  const MutexLock lock(&mutex_);
+  return driver_ != nullptr ? driver_->session().long_replies().quota() : nullptr;
 }
 
 void SessionWorker::Run() {
@@ -159,9 +177,10 @@ void SessionWorker::Run() {
   SessionDriver& driver = **opened;
   Session& session = driver.session();
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     driver_ = *std::move(opened);
   }
+  session.OnLimit(events_.limited);
   state_.store(State::kRunning, std::memory_order_release);
   LogInfo(config_.label, " begins");
   events_.opened(absl::OkStatus(), session.region().file_bytes());
@@ -174,7 +193,7 @@ void SessionWorker::Run() {
   std::string reason;
   bool violation = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     result = end_result_;
     reason = end_reason_;
     violation = end_violation_;
@@ -188,14 +207,17 @@ void SessionWorker::Run() {
   RejectCalls(session.sticky_error());
   events_.ended(session.sticky_error(), reason);
   driver.Abandon();
+  const bool had_much =
+      driver.backlog().TakePeak() >= kMuchMemory || session.code().received_bytes() >= kMuchMemory;
   std::unique_ptr<SessionDriver> dying;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     last_counters_ = driver_->counters();
     last_counters_.device_memory = last_counters_.pinned_memory = 0;
     dying = std::move(driver_);
   }
   dying.reset();
+  if (had_much) malloc_trim(0);
   SetCalm(true);
   LogDebug(config_.label, " is gone");
   state_.store(State::kFinished, std::memory_order_release);
@@ -242,13 +264,14 @@ void SessionWorker::Loop(SessionDriver& driver) {
       worked = false;
     }
     const SteadyClock::duration idle = now - idle_since;
-    // A client that waits for each result gets a CPU in any case: while all CPUs are busy, to be
-    // woken may take milliseconds.
-    const bool awaited = usual_spin.count() > 0 && driver.awaited();
-    const microseconds spin = awaited ? kAwaitedSpin
-                              : CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1))
-                                  ? microseconds(0)
-                                  : usual_spin;
+    microseconds spin = usual_spin;
+    if (spin.count() > 0 && driver.awaited()) {
+      // Also while all CPUs are busy, because then a wake-up may take milliseconds.
+      spin = kAwaitedSpin;
+    } else if (spin.count() > 0 &&
+               CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1))) {
+      spin = microseconds(0);
+    }
     if (done.throttled) {
       if (spin.count() > 0 && idle < kThrottledSpin) {
         CpuRelax();
@@ -257,7 +280,11 @@ void SessionWorker::Loop(SessionDriver& driver) {
       }
       continue;
     }
-    if (idle >= kPause || idle >= spin) driver.WatchWork(/*pause=*/true);
+    if (done.full) {
+      std::this_thread::sleep_for(kFullSleep);
+      continue;
+    }
+    if (idle >= kSubmissionPause || idle >= spin) driver.WatchWork(/*pause=*/true);
     if (idle < spin || (spin.count() > 0 && driver.watching_work() && driver.others_throttled())) {
       CpuRelax();
       continue;
@@ -274,6 +301,7 @@ void SessionWorker::Loop(SessionDriver& driver) {
         continue;
       }
       SetCalm(true);
+      ReturnMemory(driver);
     }
     std::chrono::nanoseconds timeout = calm_                ? RingReader::kNoLimit
                                        : now < active_until ? std::chrono::nanoseconds(kActiveSleep)
@@ -282,8 +310,11 @@ void SessionWorker::Loop(SessionDriver& driver) {
       timeout = fence_sleep;
       fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
     }
-    const bool alive = session.reader().Sleep(timeout, [this] {
-      return stop_.load(std::memory_order_acquire) || new_calls_.load(std::memory_order_acquire);
+    if (call_waits_) timeout = std::min<nanoseconds>(timeout, kFullSleep);
+    // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
+    const bool alive = session.reader().Sleep(timeout, [this, &session] {
+      return stop_.load(std::memory_order_acquire) || new_calls_.load(std::memory_order_acquire) ||
+             session.region().damaged();
     });
     if (!alive) session.Violate("the memory shared with the client is gone");
   }
@@ -295,6 +326,10 @@ void SessionWorker::SetCalm(bool calm) {
   if (events_.calm) events_.calm(calm);
 }
 
+void SessionWorker::ReturnMemory(SessionDriver& driver) {
+  if (driver.backlog().TakePeak() >= kMuchMemory) malloc_trim(0);
+}
+
 SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
   Session& session = driver.session();
   Done done;
@@ -302,7 +337,9 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
   RingRecord record;
   // Evicted memory comes back before any operation runs.
   const bool ready = !driver.swap().attention() || AttendToSwap(driver);
-  for (int i = 0; ready && i < kBatch && session.violation().empty(); ++i) {
+  bool room = driver.HasRoom();
+  done.full = ready && !room && reader.Ready();
+  for (int i = 0; ready && room && i < kBatch && session.violation().empty(); ++i) {
     bool exempt = false;
     if (!driver.MayRun()) [[unlikely]] {
       if (!reader.Ready()) break;
@@ -322,6 +359,8 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
     }
     driver.HandleRecord(record);
     done.client = true;
+    // One record can launch a graph of a million nodes.
+    if (record.op == static_cast<uint16_t>(Op::cuGraphLaunch)) room = driver.HasRoom();
     if (has_calls_.load(std::memory_order_acquire)) [[unlikely]]
       RunDueCalls(driver);
   }
@@ -349,36 +388,60 @@ bool SessionWorker::AttendToSwap(SessionDriver& driver) {
   return driver.swap().Attend(wanted, stop_);
 }
 
+std::optional<CallRoom> SessionWorker::RoomFor(const ControlCall& call) {
+  std::optional<QuotaCharge> session = Quota::TryTake(payloads_, call.rest_bytes);
+  if (!session.has_value()) return std::nullopt;
+  std::optional<QuotaCharge> tenant = Quota::TryTake(config_.waiting_quota, call.rest_bytes);
+  if (!tenant.has_value()) return std::nullopt;
+  return CallRoom{*std::move(session), *std::move(tenant)};
+}
+
 bool SessionWorker::RunDueCalls(SessionDriver& driver) {
   Session& session = driver.session();
   std::vector<ControlCall> due;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const bool replies_fit = session.long_replies().quota()->left() > 0;
+    const MutexLock lock(&mutex_);
     new_calls_.store(false, std::memory_order_relaxed);
     const uint64_t position = session.reader().position();
     std::vector<ControlCall> later;
+    call_waits_ = false;
     for (ControlCall& call : calls_) {
       // The client cannot have reserved more than the ring holds.
       if (call.after > position && call.after - position > session.reader().ring_bytes()) {
         session.Violate(
             absl::StrCat("a control call waits for ring position ", call.after, " at ", position));
       }
-      (call.after <= position ? due : later).push_back(std::move(call));
+      bool waits = call.after > position;
+      if (!waits) {
+        std::optional<CallRoom> room = call.read_rest != nullptr ? RoomFor(call) : CallRoom();
+        waits = !replies_fit || !room.has_value();
+        call_waits_ |= waits;
+        if (!waits && call.read_rest != nullptr) call.room = *std::move(room);
+      }
+      (waits ? later : due).push_back(std::move(call));
     }
     calls_ = std::move(later);
     has_calls_.store(!calls_.empty(), std::memory_order_release);
   }
+  bool executed = false;
   for (ControlCall& call : due) {
+    // Without the lock, because the rest may be here at once.
+    if (call.read_rest != nullptr) {
+      call.read_rest(std::move(call.room));
+      continue;
+    }
+    executed = true;
     driver.HandleCall(call.op, call.device, call.context, call.args, std::move(call.payload),
                       std::move(call.done));
   }
-  return !due.empty();
+  return executed;
 }
 
 void SessionWorker::RejectCalls(int result) {
   std::vector<ControlCall> rejected;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     rejecting_ = true;
     rejected.swap(calls_);
     has_calls_.store(false, std::memory_order_release);

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,7 +20,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coroutine_runtime/quota.h"
+#include "proto/mutex.h"
 #include "proto/ring_abi.h"
+#include "server/session/long_replies.h"
 #include "server/session/reply.h"
 #include "server/session/session_config.h"
 
@@ -30,8 +32,13 @@ namespace detshare {
 class SessionDriver;
 struct ServerOptions;
 
-// A control call over gRPC. `done` is called exactly once, by the worker or by SessionWorker::Call().
-// `args` must stay valid until then.
+// The room that the payload of a control call takes, of the session's and of the tenant's.
+struct CallRoom {
+  QuotaCharge session, tenant;
+};
+
+// A control call over gRPC. Either `done` is called, exactly once, by the worker or by
+// SessionWorker::Call(), or `read_rest`. `args` must stay valid until then.
 struct ControlCall {
   uint16_t op = 0;
   uint32_t device = 0;
@@ -39,7 +46,13 @@ struct ControlCall {
   uint64_t after = 0;  // runs once the ring is read up to this position
   std::span<const uint8_t> args;
   std::shared_ptr<const std::string> payload;
+  CallRoom room;  // for the payload, if it came in parts
   Reply::CallDone done;
+  // The part of the payload that the daemon has not read yet. When the call's turn comes, the worker
+  // passes on room for it. The reader calls SessionWorker::Call() again with the whole payload, or
+  // drops the room. Null: the payload is here.
+  uint64_t rest_bytes = 0;
+  std::function<void(CallRoom room)> read_rest;
 };
 
 class SessionWorker {
@@ -55,6 +68,8 @@ class SessionWorker {
     // May be null. False: the session may have work on its devices. True: it is known to have none.
     // The values alternate, first false, last true.
     std::function<void(bool calm)> calm;
+    // May be null. Once, when the tenant's limit first refuses something.
+    std::function<void(const std::string& why)> limited;
     // May be null. Once, when the session gets a sticky error, such as a fault of its work.
     std::function<void(int result)> faulted;
     // Once, last: everything is released, and the thread can be joined.
@@ -75,7 +90,10 @@ class SessionWorker {
   // wait.
   void Call(ControlCall call);
   // Any thread. Takes the reply to the client's record with that slot if it did not fit the slot.
-  std::optional<std::string> TakeReply(uint32_t slot);
+  std::optional<LongReplies::Taken> TakeReply(uint32_t slot);
+  // Any thread. Counts replies that are not sent yet (LongReplies::quota); null before the session is
+  // open and after it is gone.
+  std::shared_ptr<Quota> replies() const;
 
   const SessionConfig& config() const { return config_; }
   // The rest: any thread.
@@ -97,14 +115,19 @@ class SessionWorker {
     bool client = false;     // handled records or calls
     bool tasks = false;      // ran tasks
     bool throttled = false;  // a record is ready that may not be read yet
+    bool full = false;       // a record is ready, and the queued work takes too much memory
   };
   // Handles whatever is ready, once, and returns what it did.
   Done Round(SessionDriver& driver);
   void SetCalm(bool calm);
+  // Gives free memory of this process back to the system, if the session had much of it.
+  void ReturnMemory(SessionDriver& driver);
   // Returns whether the session's memory is in place, so that operations may run.
   bool AttendToSwap(SessionDriver& driver);
-  // Returns whether a call was due.
+  // Returns whether a call was executed.
   bool RunDueCalls(SessionDriver& driver);
+  // Takes room for the rest of a call's payload. Nothing: there is none at present.
+  std::optional<CallRoom> RoomFor(const ControlCall& call);
   void RejectCalls(int result);
 
   const SessionConfig config_;
@@ -112,6 +135,9 @@ class SessionWorker {
   Events events_;
   std::thread thread_;
   bool calm_ = true;  // the last state reported to Events::calm; the worker's thread only
+  // Whether a call waits for room, which does not wake the worker; the worker's thread only.
+  bool call_waits_ = false;
+  const std::shared_ptr<Quota> payloads_;  // of the calls that are being read
 
   std::atomic<State> state_{State::kOpening};
   std::atomic<int> sticky_error_{0};
@@ -123,15 +149,15 @@ class SessionWorker {
   std::atomic<bool> has_calls_{false};
   std::atomic<bool> new_calls_{false};
 
-  mutable std::mutex mutex_;
-  int end_result_ = 0;              // guarded by mutex_
-  std::string end_reason_;          // guarded by mutex_
-  bool end_violation_ = false;      // guarded by mutex_
-  bool rejecting_ = false;          // guarded by mutex_: Call() rejects calls at once
-  std::vector<ControlCall> calls_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  int end_result_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string end_reason_ ABSL_GUARDED_BY(mutex_);
+  bool end_violation_ ABSL_GUARDED_BY(mutex_) = false;
+  bool rejecting_ ABSL_GUARDED_BY(mutex_) = false;  // Call() rejects calls at once
+  std::vector<ControlCall> calls_ ABSL_GUARDED_BY(mutex_);
   // The worker sets and clears it under mutex_. Only the worker may use it without the lock.
   std::unique_ptr<SessionDriver> driver_;
-  SessionCounters last_counters_;  // guarded by mutex_: the counters of a session that is gone
+  SessionCounters last_counters_ ABSL_GUARDED_BY(mutex_);  // the counters of a session that is gone
 };
 
 }  // namespace detshare

@@ -11,13 +11,15 @@ namespace detshare {
 void SharedEvents::DropEnded() {
   std::erase_if(entries_, [](const auto& entry) { return entry.second.event.expired(); });
   // Drop tokens of ended events, because a new event may have the same address.
-  std::erase_if(tokens_, [this](const auto& item) { return !entries_.contains(item.second); });
+  std::erase_if(tokens_, [this](const auto& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !entries_.contains(item.second);
+  });
   drop_at_ = std::max<size_t>(64, 2 * entries_.size());
 }
 
 absl::StatusOr<SharedEvents::Token> SharedEvents::Export(
     uid_t owner, uint64_t session, const std::shared_ptr<SharedEvent>& event) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (const auto known = tokens_.find(event.get()); known != tokens_.end()) {
     const auto entry = entries_.find(known->second);
     if (entry != entries_.end() && entry->second.event.lock() == event) return known->second;
@@ -33,7 +35,7 @@ absl::StatusOr<SharedEvents::Token> SharedEvents::Export(
 
 absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvents::Import(uid_t importer, uint64_t session,
                                                                   const Token& token) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto found = entries_.find(token);
   if (found == entries_.end() || found->second.owner != importer)
     return CudaError(kCudaErrorInvalidValue, "no such event shared by this user");

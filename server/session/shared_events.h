@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/shared_event.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -38,12 +38,12 @@ class SharedEvents {
     std::weak_ptr<SharedEvent> event;
   };
 
-  void DropEnded();
+  void DropEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
-  std::map<Token, Entry> entries_;              // guarded by mutex_
-  std::map<const SharedEvent*, Token> tokens_;  // guarded by mutex_: tokens of entries_
-  size_t drop_at_ = 64;  // guarded by mutex_: number of entries that triggers DropEnded()
+  Mutex mutex_;
+  std::map<Token, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<const SharedEvent*, Token> tokens_ ABSL_GUARDED_BY(mutex_);  // tokens of entries_
+  size_t drop_at_ ABSL_GUARDED_BY(mutex_) = 64;  // number of entries that triggers DropEnded()
 };
 
 }  // namespace detshare

@@ -18,13 +18,15 @@ bool SameOwner(const std::weak_ptr<PhysicalMemory>& a, const std::shared_ptr<Phy
 void SharedMemoryObjects::DropEnded() {
   std::erase_if(entries_, [](const auto& entry) { return entry.second.memory.expired(); });
   // Drop tokens of ended memory, because new memory may have the same address.
-  std::erase_if(tokens_, [this](const auto& item) { return !entries_.contains(item.second); });
+  std::erase_if(tokens_, [this](const auto& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !entries_.contains(item.second);
+  });
   drop_at_ = std::min(max_tokens_, std::max<size_t>(64, 2 * entries_.size()));
 }
 
 absl::StatusOr<ShareTokenValue> SharedMemoryObjects::Export(uid_t owner,
                                                             const SharedMemory& memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   const Part part(memory.memory.get(), memory.offset, memory.bytes);
   if (const auto known = tokens_.find(part); known != tokens_.end()) {
     const auto entry = entries_.find(known->second);
@@ -46,7 +48,7 @@ absl::StatusOr<ShareTokenValue> SharedMemoryObjects::Export(uid_t owner,
 
 absl::StatusOr<SharedMemory> SharedMemoryObjects::Import(uid_t importer,
                                                          const ShareTokenValue& token) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto found = entries_.find(token);
   if (found == entries_.end() || found->second.owner != importer)
     return CudaError(kCudaErrorInvalidValue, "no such memory shared by this user");

@@ -17,13 +17,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/physical_memory.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
@@ -59,13 +59,13 @@ class SharedMemoryObjects {
     uint64_t offset = 0, bytes = 0;
   };
 
-  void DropEnded();
+  void DropEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_tokens_;
-  std::mutex mutex_;
-  std::map<ShareTokenValue, Entry> entries_;  // guarded by mutex_
-  std::map<Part, ShareTokenValue> tokens_;    // guarded by mutex_: tokens of entries_
-  size_t drop_at_ = 64;  // guarded by mutex_: number of entries that triggers DropEnded()
+  Mutex mutex_;
+  std::map<ShareTokenValue, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<Part, ShareTokenValue> tokens_ ABSL_GUARDED_BY(mutex_);  // tokens of entries_
+  size_t drop_at_ ABSL_GUARDED_BY(mutex_) = 64;  // number of entries that triggers DropEnded()
 };
 
 }  // namespace detshare

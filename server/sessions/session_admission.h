@@ -1,5 +1,4 @@
-// Admission of sessions if a daemon has several processes (strict isolation): each process asks
-// before it opens a session.
+// Admission of sessions if a daemon has several engines: each asks before it opens a session.
 #pragma once
 
 #include <cstdint>

@@ -160,10 +160,10 @@ SessionManager::SessionManager(std::vector<Device*> devices,
 SessionManager::~SessionManager() {
   EndAll(kCudaErrorSystemNotReady, "the daemon ends", std::chrono::seconds(1));
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  changed_.SignalAll();
   reaper_.join();
   RemoveTree(sessions_directory_);
 }
@@ -173,7 +173,7 @@ std::vector<PartitionView> SessionManager::Partitions(size_t device) const {
 }
 
 size_t SessionManager::max_sessions() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return max_sessions_ == 0 ? slots_.size() : std::min<size_t>(slots_.size(), max_sessions_);
 }
 
@@ -339,13 +339,13 @@ absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& req
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::DevicesOf(const SessionRequest& request) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::optional<PlacementGroup> ignored;
   return Grant(request, &ignored);
 }
 
 void SessionManager::SetPlacement(std::unique_ptr<policy::DevicePlacement> placement) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   placement_.SetPlacement(std::move(placement));
 }
 
@@ -362,7 +362,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     admitted = AdmittedSession(admission_, decision.session);
   }
 
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   DETSHARE_ASSIGN_OR_RETURN(const int slot, FreeSlot(request));
   DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(TenantAccount::Sessions(account), 1));
   std::optional<PlacementGroup> placed_as;
@@ -387,16 +387,20 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     events_.Add(About(id, request, DaemonEvent::Kind::kFault,
                       absl::StrCat("CUDA error ", result, " for all of its later calls")));
   };
+  events.limited = [this, id, listener, request](const std::string& why) {
+    events_.Add(About(id, request, DaemonEvent::Kind::kLimit, why));
+    if (listener.limited) listener.limited(why);
+  };
   events.ended = [this, id, listener](int result, const std::string& reason) {
     HandleEnded(id, listener, result, reason);
   };
   events.calm = [this](bool calm) { calm ? activity_.End() : activity_.Begin(); };
   events.finished = [this, id] {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(&mutex_);
       sessions_.at(id).finished = true;
     }
-    changed_.notify_all();
+    changed_.SignalAll();
   };
 
   Entry entry;
@@ -452,6 +456,8 @@ SessionConfig SessionManager::ConfigOf(uint64_t id, int slot, const SessionReque
   config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid,
                               ", ", request.program, ")");
   config.pinned_quota = TenantAccount::Pinned(account);
+  config.waiting_quota = TenantAccount::Waiting(account);
+  config.kept_quota = TenantAccount::Kept(account);
   config.image_store = image_store_.get();
   config.directory = absl::StrCat(
       request.endpoint != nullptr ? request.endpoint->sessions_directory : sessions_directory_, "/",
@@ -484,7 +490,7 @@ void SessionManager::HandleOpened(uint64_t id, const SessionRequest& request,
   events_.Add(About(id, request, DaemonEvent::Kind::kOpened, where));
   const std::shared_ptr<SessionWorker> worker = Find(id);
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     ++use_.At(worker->config().tenant).opened;
   }
   listener.granted(*worker, file_bytes);
@@ -493,12 +499,12 @@ void SessionManager::HandleOpened(uint64_t id, const SessionRequest& request,
 void SessionManager::HandleRefused(uint64_t id, const SessionRequest& request,
                                    const Listener& listener, const absl::Status& why) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     sessions_.at(id).told = true;
   }
   events_.Add(About(id, request, DaemonEvent::Kind::kRefused, std::string(why.message())));
   listener.refused(why);
-  changed_.notify_all();
+  changed_.SignalAll();
 }
 
 void SessionManager::HandleEnded(uint64_t id, const Listener& listener, int result,
@@ -506,14 +512,14 @@ void SessionManager::HandleEnded(uint64_t id, const Listener& listener, int resu
   NoteEnd(id, reason);
   listener.ended(id, result, reason);
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     sessions_.at(id).told = true;
   }
-  changed_.notify_all();
+  changed_.SignalAll();
 }
 
 std::shared_ptr<SessionWorker> SessionManager::Find(uint64_t id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   auto found = sessions_.find(id);
   return found != sessions_.end() ? found->second.worker : nullptr;
 }
@@ -523,7 +529,7 @@ void SessionManager::NoteEnd(uint64_t id, const std::string& reason) {
   const std::shared_ptr<SessionWorker> worker = Find(id);
   if (CoroutineState state; worker->config().devices.front().scheduler->StateOf(id, &state))
     habit = HabitOf(state, kClock.NowNanoseconds());
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const Entry& entry = sessions_.at(id);
   const SessionCounters counters = entry.worker->counters();
   habits_.Note(entry.request.tenant, habit);
@@ -542,7 +548,7 @@ absl::StatusOr<std::vector<uint64_t>> SessionManager::EndSome(
     const std::function<bool(uint64_t id, const SessionRequest& request)>& which,
     const std::function<bool(const SessionRequest& request)>& may, const std::string& who) {
   std::vector<uint64_t> chosen;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const auto& [id, entry] : sessions_) {
     if (entry.told || !which(id, entry.request)) continue;
     if (!may(entry.request)) {
@@ -563,7 +569,7 @@ absl::StatusOr<std::vector<uint64_t>> SessionManager::EndSome(
 }
 
 void SessionManager::SetLimits(const SessionLimits& limits, uint32_t max_sessions) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   limits_ = limits;
   limits_.pinned.files = options_.limits.pinned.files;
   max_sessions_ = max_sessions;
@@ -571,10 +577,10 @@ void SessionManager::SetLimits(const SessionLimits& limits, uint32_t max_session
 
 void SessionManager::EndAll(int result, const std::string& reason,
                             std::chrono::milliseconds timeout) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (refusing_.empty()) refusing_ = reason;
   for (auto& [id, entry] : sessions_) entry.worker->End(result, reason);
-  changed_.wait_for(lock, timeout, [this] {
+  changed_.WaitFor(&mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::all_of(sessions_.begin(), sessions_.end(),
                        [](const auto& item) { return item.second.told; });
   });
@@ -582,25 +588,27 @@ void SessionManager::EndAll(int result, const std::string& reason,
 
 void SessionManager::EndThrough(const TenantEndpoint& endpoint, int result,
                                 const std::string& reason) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (auto& [id, entry] : sessions_) {
     if (entry.request.endpoint.get() == &endpoint) entry.worker->End(result, reason);
   }
 }
 
 bool SessionManager::WaitUntilEmpty(std::chrono::milliseconds timeout) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  return changed_.wait_for(lock, timeout, [this] { return sessions_.empty(); });
+  MutexLock lock(&mutex_);
+  return changed_.WaitFor(&mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return sessions_.empty();
+  });
 }
 
 void SessionManager::Reap() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   for (;;) {
     auto finished = std::find_if(sessions_.begin(), sessions_.end(),
                                  [](const auto& item) { return item.second.finished; });
     if (finished == sessions_.end()) {
       if (stopping_ && sessions_.empty()) return;
-      changed_.wait(lock);
+      changed_.Wait(&mutex_);
       continue;
     }
     std::shared_ptr<SessionWorker> worker = finished->second.worker;
@@ -616,11 +624,11 @@ void SessionManager::Reap() {
     use.violations += worker->violated();
     if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
     sessions_.erase(finished);  // the tenant may open another session
-    changed_.notify_all();
-    lock.unlock();
+    changed_.SignalAll();
+    lock.Unlock();
     // Joins the thread. If a call still holds the worker for a moment, that call joins it.
     worker.reset();
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -631,7 +639,7 @@ std::vector<DeviceScheduler*> SessionManager::Schedulers() const {
 }
 
 std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto now = std::chrono::steady_clock::now();
   std::vector<SessionInfo> infos;
   for (const auto& [id, entry] : sessions_) {
@@ -655,14 +663,14 @@ std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
 }
 
 std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> SessionManager::Workers() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> workers;
   for (const auto& [id, entry] : sessions_) workers.emplace_back(entry.request, entry.worker);
   return workers;
 }
 
 std::map<std::string, TenantUse> SessionManager::Use() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::map<std::string, TenantUse> all = use_.all();
   for (const auto& [id, entry] : sessions_) {
     TenantUse& use = all[use_.NameFor(entry.request.tenant)];
@@ -676,12 +684,12 @@ std::map<std::string, TenantUse> SessionManager::Use() {
 }
 
 void SessionManager::CountRefusal(absl::StatusCode why) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   ++refusals_[why];
 }
 
 std::map<absl::StatusCode, uint64_t> SessionManager::Refusals() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return refusals_;
 }
 
@@ -690,7 +698,7 @@ absl::Status SessionManager::DeviceHealth() {
     DETSHARE_RETURN_IF_ERROR(device->health());
   }
   if (!options_.lose_device_on_fault) return absl::OkStatus();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const auto& [id, entry] : sessions_) {
     if (entry.worker->faulted()) {
       return CudaError(entry.worker->sticky_error(),
@@ -701,7 +709,7 @@ absl::Status SessionManager::DeviceHealth() {
 }
 
 uint64_t SessionManager::next_session() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return next_session_;
 }
 

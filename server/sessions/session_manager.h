@@ -3,12 +3,10 @@
 
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -22,6 +20,7 @@
 #include "coroutine_runtime/host_store.h"
 #include "coroutine_runtime/scheduler_state.h"
 #include "policy/placement.h"
+#include "proto/mutex.h"
 #include "server/access/tenant_endpoint.h"
 #include "server/base/activity.h"
 #include "server/base/event_log.h"
@@ -68,6 +67,8 @@ class SessionManager {
     std::function<void(SessionWorker& worker, uint64_t file_bytes)> granted;
     std::function<void(const absl::Status& why)> refused;
     std::function<void(uint64_t session, int result, const std::string& reason)> ended;
+    // May be null. Once, when the tenant's limit first refuses something.
+    std::function<void(const std::string& why)> limited;
   };
   struct SessionInfo {
     uint64_t id = 0;
@@ -187,15 +188,19 @@ class SessionManager {
   // left.
   absl::StatusOr<std::vector<int>> ChooseVisible(const std::vector<std::string>& ids,
                                                  const std::vector<int>& granted) const;
-  // Called with mutex_ held. Leaves `placed_as` alone if all visible devices are granted.
+  // Leaves `placed_as` alone if all visible devices are granted.
   absl::StatusOr<std::vector<int>> Grant(const SessionRequest& request,
-                                         std::optional<PlacementGroup>* placed_as);
-  policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const;
-  std::vector<policy::DeviceLoad> Loads(const std::string& tenant);
-  // Called with mutex_ held. Returns a free slot. Returns Unavailable if the daemon opens no sessions
-  // or the request's endpoint is closed, and ResourceExhausted if all slots are taken or there are
-  // max_sessions_ sessions.
-  absl::StatusOr<int> FreeSlot(const SessionRequest& request) const;
+                                         std::optional<PlacementGroup>* placed_as)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<policy::DeviceLoad> Loads(const std::string& tenant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns a free slot. Returns Unavailable if the daemon opens no sessions or the request's
+  // endpoint is closed, and ResourceExhausted if all slots are taken or there are max_sessions_
+  // sessions.
+  absl::StatusOr<int> FreeSlot(const SessionRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Describes a session in `slot` with the devices at `devices`, positions in devices_.
   SessionConfig ConfigOf(uint64_t id, int slot, const SessionRequest& request,
                          const std::shared_ptr<TenantAccount>& account,
@@ -230,20 +235,21 @@ class SessionManager {
   const std::unique_ptr<SharedEvents> shared_events_;
   SessionAdmission* admission_ = nullptr;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // Notified when a session is told, finished or gone, or the manager stops.
-  std::condition_variable changed_;
-  std::map<uint64_t, Entry> sessions_;  // guarded by mutex_
-  SessionPlacement placement_;          // guarded by mutex_
-  TenantHabits habits_;                 // guarded by mutex_
-  std::vector<bool> slots_;  // guarded by mutex_, except for its size: whether a slot is taken
-  uint64_t next_session_;    // guarded by mutex_
-  uint32_t max_sessions_;    // guarded by mutex_
-  SessionLimits limits_;     // guarded by mutex_: for sessions that are opened next
-  std::string refusing_;  // guarded by mutex_: why no session is opened; empty: sessions are opened
-  bool stopping_ = false;    // guarded by mutex_
-  ByTenant<TenantUse> use_;  // guarded by mutex_: work of sessions that are gone
-  std::map<absl::StatusCode, uint64_t> refusals_;  // guarded by mutex_
+  CondVar changed_;
+  std::map<uint64_t, Entry> sessions_ ABSL_GUARDED_BY(mutex_);
+  SessionPlacement placement_ ABSL_GUARDED_BY(mutex_);
+  TenantHabits habits_ ABSL_GUARDED_BY(mutex_);
+  std::vector<bool> slots_ ABSL_GUARDED_BY(mutex_);  // whether a slot is taken
+  uint64_t next_session_ ABSL_GUARDED_BY(mutex_);
+  uint32_t max_sessions_ ABSL_GUARDED_BY(mutex_);
+  SessionLimits limits_ ABSL_GUARDED_BY(mutex_);  // for sessions that are opened next
+  // Why no session is opened. Empty: sessions are opened.
+  std::string refusing_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  ByTenant<TenantUse> use_ ABSL_GUARDED_BY(mutex_);  // work of sessions that are gone
+  std::map<absl::StatusCode, uint64_t> refusals_ ABSL_GUARDED_BY(mutex_);
   std::thread reaper_;
 };
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "proto/nvml/nvml_types.h"
-#include "server/access/identity.h"
 #include "server/session/session_worker.h"
 #include "server/session/visible_memory.h"
 #include "server/telemetry/process_ids.h"
@@ -56,20 +55,17 @@ void Describe(const Device& device, const std::shared_ptr<Quota>& quota,
 
 }  // namespace
 
-Telemetry::Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host,
-                     const Identity& identity)
-    : manager_(manager),
-      host_(std::move(host), static_cast<int>(manager.devices().size())),
-      identity_(identity) {
+Telemetry::Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host)
+    : manager_(manager), host_(std::move(host), static_cast<int>(manager.devices().size())) {
   thread_ = std::thread([this] { Run(); });
 }
 
 Telemetry::~Telemetry() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.SignalAll();
   thread_.join();
   for (Question& question : waiting_) question.done(Refused(NVML_ERROR_UNKNOWN));
   for (Question& question : questions_) question.done(Refused(NVML_ERROR_UNKNOWN));
@@ -77,10 +73,10 @@ Telemetry::~Telemetry() {
 
 void Telemetry::Reply(const Peer& peer, const proto::TelemetryRequest& request, Done done) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (!stop_ && questions_.size() < kMaxQuestions) {
       questions_.push_back({peer, &request, std::move(done)});
-      changed_.notify_all();
+      changed_.SignalAll();
       return;
     }
   }
@@ -89,18 +85,20 @@ void Telemetry::Reply(const Peer& peer, const proto::TelemetryRequest& request, 
 
 void Telemetry::Run() {
   pthread_setname_np(pthread_self(), "telemetry");
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   while (!stop_) {
-    const auto something = [this] { return stop_ || !questions_.empty(); };
+    const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stop_ || !questions_.empty();
+    };
     if (sampling_) {
-      changed_.wait_until(lock, next_sample_, something);
+      changed_.WaitUntil(&mutex_, next_sample_, something);
     } else {
-      changed_.wait(lock, something);
+      changed_.Wait(&mutex_, something);
     }
     if (stop_) return;
     std::deque<Question> questions;
     questions.swap(questions_);
-    lock.unlock();
+    lock.Unlock();
 
     const Clock::time_point now = Clock::now();
     for (Question& question : questions) {
@@ -130,7 +128,7 @@ void Telemetry::Run() {
       sampling_ = false;
       sampler_.Clear();
     }
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -147,8 +145,8 @@ void Telemetry::Sample() {
 }
 
 proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryRequest& request) {
-  if (!MayUse(peer).ok()) return Refused(NVML_ERROR_NO_PERMISSION);
-  const absl::StatusOr<std::string> tenant = identity_.TenantName(request.tenant(), peer);
+  const absl::StatusOr<std::string>& tenant = peer.tenant;
+  if (absl::IsPermissionDenied(tenant.status())) return Refused(NVML_ERROR_NO_PERMISSION);
   if (!tenant.ok() || request.device_ids_size() > kMaxDeviceIds ||
       request.queries_size() > kMaxQueries || !IsRunName(request.run()))
     return Refused(NVML_ERROR_INVALID_ARGUMENT);

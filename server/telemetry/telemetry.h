@@ -8,18 +8,16 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "coroutine_runtime/host_telemetry.h"
+#include "proto/mutex.h"
 #include "proto/telemetry.pb.h"
-#include "server/access/acceptor.h"
-#include "server/access/identity.h"
+#include "server/access/peer_table.h"
 #include "server/sessions/session_manager.h"
 #include "server/telemetry/busy_sampler.h"
 #include "server/telemetry/host_query_cache.h"
@@ -28,8 +26,8 @@ namespace detshare {
 
 class Telemetry {
  public:
-  // `host` may be null. `manager` and `identity` outlive this object.
-  Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host, const Identity& identity);
+  // `host` may be null. `manager` outlives this object.
+  Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host);
   // Replies with NVML_ERROR_UNKNOWN to questions that are still open.
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
@@ -57,7 +55,6 @@ class Telemetry {
 
   SessionManager& manager_;
   HostQueryCache host_;
-  const Identity& identity_;
 
   // Used by thread_ only.
   BusySampler sampler_;
@@ -65,10 +62,10 @@ class Telemetry {
   Clock::time_point next_sample_, sample_until_;
   std::vector<Question> waiting_;  // questions that wait for samples
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Question> questions_;  // guarded by mutex_
-  bool stop_ = false;               // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Question> questions_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

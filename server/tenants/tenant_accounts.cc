@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "server/base/host_memory.h"
 #include "server/base/logging.h"
 
 namespace detshare {
@@ -20,6 +21,11 @@ constexpr std::chrono::seconds kSilence(10);
 
 uint64_t LimitOf(uint64_t limit) { return limit == 0 ? Quota::kNoLimit : limit; }
 uint64_t ZeroForNone(uint64_t limit) { return limit == Quota::kNoLimit ? 0 : limit; }
+
+uint64_t HalfOfHostMemory() {
+  static const uint64_t half = HostMemoryBytes() / 2;  // never changes
+  return half;
+}
 
 std::string Size(uint64_t bytes) {
   if (bytes >= uint64_t{1} << 30)
@@ -35,6 +41,21 @@ TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuo
               [this](const Quota& pinned, uint64_t bytes) {
                 return Refuse("pinned host memory", "--pinned-memory", pinned, bytes);
               }),
+      waiting_(kWaitingBytes,
+               [this](const Quota&, uint64_t) {
+                 return CudaError(kCudaErrorOutOfMemory,
+                                  absl::StrCat("the requests of tenant ", tenant_,
+                                               " that wait take all memory for them"));
+               }),
+      kept_(HalfOfHostMemory(),
+            [this](const Quota& kept, uint64_t bytes) {
+              return CudaError(
+                  kCudaErrorOutOfMemory,
+                  absl::StrCat("tenant ", tenant_, ": ", Size(bytes),
+                               " more of code and graphs do not fit half of the host's "
+                               "memory, ",
+                               Size(kept.limit()), ": end one of its programs"));
+            }),
       sessions_(LimitOf(quota.sessions),
                 [this](const Quota& sessions, uint64_t) {
                   refusals_.fetch_add(1, std::memory_order_relaxed);
@@ -67,7 +88,7 @@ absl::Status TenantAccount::Refuse(const char* what, const char* flag, const Quo
   const int64_t next = now + steady_clock::duration(kSilence).count();
   if (now >= again && say_again_.compare_exchange_strong(again, next, std::memory_order_relaxed))
     LogWarning(why);
-  return CudaError(kCudaErrorOutOfMemory, why);
+  return MarkLimit(CudaError(kCudaErrorOutOfMemory, why));
 }
 
 std::shared_ptr<Quota> TenantAccount::Memory(const std::shared_ptr<TenantAccount>& account,
@@ -77,6 +98,14 @@ std::shared_ptr<Quota> TenantAccount::Memory(const std::shared_ptr<TenantAccount
 
 std::shared_ptr<Quota> TenantAccount::Pinned(const std::shared_ptr<TenantAccount>& account) {
   return {account, &account->pinned_};
+}
+
+std::shared_ptr<Quota> TenantAccount::Waiting(const std::shared_ptr<TenantAccount>& account) {
+  return {account, &account->waiting_};
+}
+
+std::shared_ptr<Quota> TenantAccount::Kept(const std::shared_ptr<TenantAccount>& account) {
+  return {account, &account->kept_};
 }
 
 std::shared_ptr<Quota> TenantAccount::Sessions(const std::shared_ptr<TenantAccount>& account) {
@@ -96,7 +125,7 @@ TenantQuota TenantAccount::limits() const {
 }
 
 void TenantAccounts::SetDefault(const TenantQuota& quota) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   default_ = quota;
   for (const auto& [tenant, known] : accounts_) {
     const std::shared_ptr<TenantAccount> account = known.lock();
@@ -105,7 +134,7 @@ void TenantAccounts::SetDefault(const TenantQuota& quota) {
 }
 
 void TenantAccounts::Set(const std::string& tenant, const TenantQuota& quota) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   quotas_[tenant] = quota;
   const auto known = accounts_.find(tenant);
   if (known == accounts_.end()) return;
@@ -113,7 +142,7 @@ void TenantAccounts::Set(const std::string& tenant, const TenantQuota& quota) {
 }
 
 void TenantAccounts::Unset(const std::string& tenant) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   quotas_.erase(tenant);
   const auto known = accounts_.find(tenant);
   if (known == accounts_.end()) return;
@@ -133,7 +162,7 @@ std::shared_ptr<TenantAccount> TenantAccounts::OfLocked(const std::string& tenan
 }
 
 std::shared_ptr<TenantAccount> TenantAccounts::Of(const std::string& tenant) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::shared_ptr<TenantAccount> account = OfLocked(tenant);
   if (accounts_.size() >= forget_at_) {
     std::erase_if(accounts_, [](const auto& entry) { return entry.second.expired(); });
@@ -143,7 +172,7 @@ std::shared_ptr<TenantAccount> TenantAccounts::Of(const std::string& tenant) {
 }
 
 std::vector<std::shared_ptr<TenantAccount>> TenantAccounts::All() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::set<std::string> tenants;
   for (const auto& [tenant, quota] : quotas_) {
     if (quota != TenantQuota()) tenants.insert(tenant);

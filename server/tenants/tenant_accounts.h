@@ -9,19 +9,22 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "coroutine_runtime/quota.h"
 #include "policy/config/tenant_quota.h"
+#include "proto/mutex.h"
 
 namespace detshare {
 
 // The use and limits of one tenant, over all of its sessions. Any thread may call it.
 class TenantAccount {
  public:
+  // The largest control call fits, beside the queued work of many sessions.
+  static constexpr uint64_t kWaitingBytes = uint64_t{2} << 30;
+
   TenantAccount(std::string tenant, size_t devices, const TenantQuota& quota);
   TenantAccount(const TenantAccount&) = delete;
   TenantAccount& operator=(const TenantAccount&) = delete;
@@ -32,6 +35,12 @@ class TenantAccount {
   static std::shared_ptr<Quota> Memory(const std::shared_ptr<TenantAccount>& account,
                                        size_t device);
   static std::shared_ptr<Quota> Pinned(const std::shared_ptr<TenantAccount>& account);
+  // The daemon's own memory for requests that are not carried out yet: queued work, control calls
+  // and replies. The limit is fixed (kWaitingBytes).
+  static std::shared_ptr<Quota> Waiting(const std::shared_ptr<TenantAccount>& account);
+  // The daemon's own memory for what sessions keep: loaded code and executable graphs. The limit is
+  // half of the host's memory. A refusal is CUDA_ERROR_OUT_OF_MEMORY.
+  static std::shared_ptr<Quota> Kept(const std::shared_ptr<TenantAccount>& account);
   static std::shared_ptr<Quota> Sessions(const std::shared_ptr<TenantAccount>& account);
 
   const std::string& tenant() const { return tenant_; }
@@ -51,7 +60,7 @@ class TenantAccount {
 
   const std::string tenant_;
   std::vector<std::unique_ptr<Quota>> memory_;  // one for each device
-  Quota pinned_, sessions_;
+  Quota pinned_, waiting_, kept_, sessions_;
   // Relaxed: both publish only themselves. `devices_` is as devices().
   std::atomic<uint64_t> devices_;
   std::atomic<uint64_t> refusals_{0};
@@ -76,15 +85,16 @@ class TenantAccounts {
   std::vector<std::shared_ptr<TenantAccount>> All();
 
  private:
-  std::shared_ptr<TenantAccount> OfLocked(const std::string& tenant);
+  std::shared_ptr<TenantAccount> OfLocked(const std::string& tenant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t devices_;
-  std::mutex mutex_;  // guards the rest
-  TenantQuota default_;
-  std::map<std::string, TenantQuota> quotas_;
-  std::map<std::string, std::weak_ptr<TenantAccount>> accounts_;
+  Mutex mutex_;
+  TenantQuota default_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, TenantQuota> quotas_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::weak_ptr<TenantAccount>> accounts_ ABSL_GUARDED_BY(mutex_);
   // The number of accounts at which expired ones are removed next.
-  size_t forget_at_ = 64;
+  size_t forget_at_ ABSL_GUARDED_BY(mutex_) = 64;
 };
 
 }  // namespace detshare

@@ -16,11 +16,13 @@
 #include <boost/beast/http.hpp>
 #include <cerrno>
 #include <cstring>
+#include <list>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/errno_text.h"
 #include "server/base/logging.h"
@@ -42,15 +44,20 @@ constexpr char kPolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-// Returns whether the host is an IP address or localhost. No owner of a domain can make these lead
-// to this machine.
-bool IsOwnHost(std::string_view host) {
+// Returns whether the host is an IP address or localhost, with the port. No owner of a domain can make
+// these lead to this machine.
+bool IsOwnHost(std::string_view host, uint16_t port) {
   if (host.empty()) return true;  // HTTP/1.0
-  if (host.front() == '[') {
-    host = host.substr(1, host.find(']') - 1);
-  } else {
-    host = host.substr(0, host.rfind(':'));
+  const size_t colon = host.find(':', host.front() == '[' ? host.find(']') : 0);
+  constexpr uint16_t kHttpPort = 80;
+  uint32_t named = kHttpPort;
+  if (colon != host.npos) {
+    const std::string_view digits = host.substr(colon + 1);
+    if (!absl::SimpleAtoi(absl::string_view(digits.data(), digits.size()), &named)) return false;
+    host = host.substr(0, colon);
   }
+  if (port != 0 && named != port) return false;
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   const std::string name = absl::AsciiStrToLower(absl::string_view(host.data(), host.size()));
   in_addr v4;
   in6_addr v6;
@@ -132,6 +139,17 @@ std::string HttpName(int listen_fd) {
   return absl::StrCat("unix:", reinterpret_cast<const sockaddr_un*>(&name)->sun_path);
 }
 
+uint16_t HttpPort(int listen_fd) {
+  sockaddr_storage name{};
+  socklen_t bytes = sizeof(name);
+  if (getsockname(listen_fd, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return 0;
+  if (name.ss_family == AF_INET)
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&name)->sin_port);
+  if (name.ss_family == AF_INET6)
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&name)->sin6_port);
+  return 0;
+}
+
 struct HttpServer::Impl {
   class Connection;
 
@@ -147,7 +165,8 @@ struct HttpServer::Impl {
 
   const Options options;
   const Handler handler;
-  size_t connections = 0;  // used by the thread only
+  // In the order in which their present requests and replies began. Used by the thread only.
+  std::list<Connection*> connections;
   asio::io_context io;
   asio::posix::stream_descriptor listener;
   asio::steady_timer pause;
@@ -159,21 +178,30 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
  public:
   Connection(Impl& server, asio::generic::stream_protocol::socket socket)
       : server_(server), stream_(std::move(socket)), buffer_(kMaxBufferBytes) {
-    ++server_.connections;
+    place_ = server_.connections.insert(server_.connections.end(), this);
   }
-  ~Connection() { --server_.connections; }
+  ~Connection() { server_.connections.erase(place_); }
 
   void Read() {
+    Begin();
     parser_.emplace();
     parser_->header_limit(kMaxHeaderBytes);
     parser_->body_limit(0);
-    stream_.expires_after(server_.options.timeout);
     http::async_read(
         stream_, buffer_, *parser_,
         [self = shared_from_this()](error_code error, size_t) { self->OnRead(error); });
   }
 
+  // Its pending operation fails, which ends it.
+  void Close() { stream_.close(); }
+
  private:
+  // A request or a reply begins.
+  void Begin() {
+    server_.connections.splice(server_.connections.end(), server_.connections, place_);
+    stream_.expires_after(server_.options.timeout);
+  }
+
   void OnRead(error_code error) {
     if (error == http::error::header_limit || error == http::error::buffer_overflow)
       return Write({431, "text/plain; charset=utf-8", "too many headers\n"}, false);
@@ -195,9 +223,11 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     };
     if (request.method() != http::verb::get && request.method() != http::verb::head)
       return {405, "text/plain; charset=utf-8", "only GET and HEAD\n"};
-    if (server_.options.check_host && !IsOwnHost(view(request[http::field::host]))) {
+    if (server_.options.check_host &&
+        !IsOwnHost(view(request[http::field::host]), server_.options.port)) {
       return {403, "text/plain; charset=utf-8",
-              "the Host of a request must be localhost or an IP address\n"};
+              "the Host of a request must be localhost or an IP address, and the daemon's port: "
+              "forward the same port number\n"};
     }
     HttpRequest asked;
     const std::string_view target = view(request.target());
@@ -221,7 +251,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     response_.keep_alive(keep_alive);
     response_.content_length(response.body.size());
     if (!head) response_.body() = std::move(response.body);
-    stream_.expires_after(server_.options.timeout);
+    Begin();
     serializer_.emplace(response_);
     const auto written = [self = shared_from_this(), keep_alive](error_code error, size_t) {
       if (!error && keep_alive) return self->Read();
@@ -236,6 +266,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   }
 
   Impl& server_;
+  std::list<Connection*>::iterator place_;
   beast::basic_stream<asio::generic::stream_protocol> stream_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::empty_body>> parser_;
@@ -268,7 +299,8 @@ void HttpServer::Impl::Take() {
     socket.assign(asio::generic::stream_protocol(name.ss_family, 0), fd, error);
     if (error) {
       close(fd);
-    } else if (connections < options.connections) {
+    } else {
+      if (connections.size() >= options.connections) connections.front()->Close();
       std::make_shared<Connection>(*this, std::move(socket))->Read();
     }
   }

@@ -4,11 +4,13 @@
 // Clients may be hostile. So the number of connections, the size of a request and its time are
 // bounded, and a malformed request gets an error and is closed. Requests whose Host is a foreign
 // domain name are refused, because a web page must not reach the daemon through a name that its
-// owner resolves to this machine.
+// owner resolves to this machine. So are requests for another port, which were meant for another
+// server.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,15 +40,19 @@ absl::StatusOr<int> ListenForHttp(const ListenAddress& address, unsigned mode);
 
 // Returns the socket's name: "http://127.0.0.1:9464", "unix:/run/x.sock".
 std::string HttpName(int listen_fd);
+// Returns the socket's port; 0 for a unix socket.
+uint16_t HttpPort(int listen_fd);
 
 class HttpServer {
  public:
   struct Options {
-    size_t connections = 64;  // further connections are closed at once
+    // For each further connection, the one is closed whose request or reply has taken longest.
+    size_t connections = 64;
     // From the first moment in which a request may come to its last byte; the same again for the
     // reply.
     std::chrono::milliseconds timeout{30'000};
     bool check_host = true;   // a unix socket has no host to check
+    uint16_t port = 0;        // that the host must name; 0: any
     std::string socket_file;  // removed when the server ends; empty: none
   };
   // Replies to a request. Called on the server's only thread.

@@ -72,19 +72,19 @@ std::function<void(const Observation&, Out&)> Single(Value value) {
   return [value](const Observation& seen, Out& out) { out.Add({}, value(seen)); };
 }
 
-// Adds samples for the users for whom `which` is true, with strict isolation.
+// Adds samples for the isolation groups for which `which` is true.
 template <typename Which, typename Value>
-std::function<void(const Observation&, Out&)> OfUsers(Which which, Value value) {
+std::function<void(const Observation&, Out&)> OfEngines(Which which, Value value) {
   return [which, value](const Observation& seen, Out& out) {
-    for (const auto& [name, domain] : seen.domains) {
-      if (which(domain)) out.Add({{"user", name}}, value(domain));
+    for (const auto& [name, engine] : seen.engines) {
+      if (which(engine)) out.Add({{"group", name}}, value(engine));
     }
   };
 }
 
-bool Known(const DomainObservation&) { return true; }
-bool Runs(const DomainObservation& domain) { return domain.runs; }
-bool Responds(const DomainObservation& domain) { return domain.runs && domain.responds; }
+bool Known(const EngineObservation&) { return true; }
+bool Runs(const EngineObservation& engine) { return engine.runs; }
+bool Responds(const EngineObservation& engine) { return engine.runs && engine.responds; }
 
 struct Entry {
   Metric metric;
@@ -95,7 +95,7 @@ const std::vector<Entry>& Entries() {
   using T = TenantObservation;
   using D = DeviceObservation;
   using O = Observation;
-  using U = DomainObservation;
+  using E = EngineObservation;
   static const std::vector<Entry>* const entries = new std::vector<Entry>{
       // ---- the daemon
       {{"detshare_build_info", kGauge, "version,abi,backend", "The daemon that runs; always 1"},
@@ -338,30 +338,26 @@ const std::vector<Entry>& Entries() {
         "Time between two tokens of one generation (followed)"},
        OfTenants(
            [](const T& tenant) -> const DurationCounts& { return tenant.work.tokens_apart; })},
-      // ---- users' processes
-      {{"detshare_user_process_up", kGauge, "user",
-        "1 while the user's process replies, 0 while it runs and does not reply; no sample "
-        "while there is none (strict isolation)"},
-       OfUsers(Runs, [](const U& user) { return uint64_t{user.responds}; })},
-      {{"detshare_user_process_starts_total", kCounter, "user",
-        "Processes that were started for the user (strict isolation)"},
-       OfUsers(Known, [](const U& user) { return user.starts; })},
-      {{"detshare_user_process_failures_total", kCounter, "user",
-        "Processes of the user that ended without a request to end (strict isolation)"},
-       OfUsers(Known, [](const U& user) { return user.failures; })},
-      {{"detshare_user_process_timeouts_total", kCounter, "user",
-        "Requests for figures to which the user's process did not reply in time (strict "
-        "isolation)"},
-       OfUsers(Known, [](const U& user) { return user.timeouts; })},
-      {{"detshare_user_sessions", kGauge, "user",
-        "Sessions of the user that are open (strict isolation)"},
-       OfUsers(Responds, [](const U& user) { return user.sessions; })},
-      {{"detshare_user_process_cpu_seconds_total", kCounter, "user",
-        "CPU time of the user's processes (strict isolation)"},
-       OfUsers(Known, [](const U& user) { return user.cpu_seconds; })},
-      {{"detshare_user_process_resident_memory_bytes", kGauge, "user",
-        "Resident memory of the user's process (strict isolation)"},
-       OfUsers(Responds, [](const U& user) { return user.resident_bytes; })},
+      // ---- engines
+      {{"detshare_engine_up", kGauge, "group",
+        "1 while the group's engine replies, 0 while it runs and does not reply; no sample while "
+        "there is none"},
+       OfEngines(Runs, [](const E& engine) { return uint64_t{engine.responds}; })},
+      {{"detshare_engine_starts_total", kCounter, "group", "Engines that the group has had"},
+       OfEngines(Known, [](const E& engine) { return engine.starts; })},
+      {{"detshare_engine_failures_total", kCounter, "group",
+        "Engines of the group that ended without a request to end"},
+       OfEngines(Known, [](const E& engine) { return engine.failures; })},
+      {{"detshare_engine_timeouts_total", kCounter, "group",
+        "Requests for figures to which the group's engine did not reply in time"},
+       OfEngines(Known, [](const E& engine) { return engine.timeouts; })},
+      {{"detshare_engine_sessions", kGauge, "group", "Sessions of the group that are open"},
+       OfEngines(Responds, [](const E& engine) { return engine.sessions; })},
+      {{"detshare_engine_cpu_seconds_total", kCounter, "group", "CPU time of the group's engines"},
+       OfEngines(Known, [](const E& engine) { return engine.cpu_seconds; })},
+      {{"detshare_engine_resident_memory_bytes", kGauge, "group",
+        "Resident memory of the group's engine"},
+       OfEngines(Responds, [](const E& engine) { return engine.resident_bytes; })},
       // ---- the daemon's process, under the names that all processes use
       {{"process_cpu_seconds_total", kCounter, "", "CPU time of the daemon"},
        Single([](const O& seen) { return seen.process.cpu_seconds; })},

@@ -64,7 +64,7 @@ struct PlaceObservation {
 
 struct SessionObservation {
   uint64_t id = 0;
-  std::string user;  // with strict isolation; else ""
+  std::string group;  // of its engine, if there are several; else ""
   std::string tenant, program, state;
   bool open = false;  // the session runs, or has had a fault
   int pid = 0;        // 0: in a foreign pid namespace
@@ -73,8 +73,8 @@ struct SessionObservation {
   std::vector<PlaceObservation> places;  // one for each of its devices, in its order
 };
 
-// With strict isolation: the processes of one user, the running one and those before it.
-struct DomainObservation {
+// The engines of one isolation group, the running one and those before it.
+struct EngineObservation {
   bool runs = false, responds = false;
   uint64_t starts = 0;
   uint64_t failures = 0;   // processes that ended by themselves
@@ -98,7 +98,8 @@ struct Observation {
   std::map<absl::StatusCode, uint64_t> refusals;
   std::map<std::string, TenantObservation> tenants;
   ProcessFigures process;
-  std::map<std::string, DomainObservation> domains;  // by user; empty without strict isolation
+  // By isolation group; empty where one process serves all programs.
+  std::map<std::string, EngineObservation> engines;
 };
 
 }  // namespace detshare

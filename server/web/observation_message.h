@@ -1,4 +1,4 @@
-// Converts an observation to the message that a user's process sends to the listening process
+// Converts an observation to the message that an engine sends to the supervisor
 // (proto/observation.proto), and back.
 #pragma once
 

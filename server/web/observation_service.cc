@@ -1,8 +1,6 @@
 #include "server/web/observation_service.h"
 
-#include <optional>
-#include <string>
-
+#include "server/base/grpc_status.h"
 #include "server/web/observation_message.h"
 
 namespace detshare {
@@ -10,19 +8,10 @@ namespace detshare {
 grpc::ServerUnaryReactor* ObservationService::Observe(grpc::CallbackServerContext* context,
                                                       const proto::ObserveRequest*,
                                                       proto::Observation* observation) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const std::optional<Peer> peer = peers_.Find(context->peer());
-  const absl::Status allowed = peer.has_value()
-                                   ? identity_.MayAdminister(*peer)
-                                   : absl::PermissionDeniedError("not a local connection");
-  if (!allowed.ok()) {
-    reactor->Finish(
-        {static_cast<grpc::StatusCode>(allowed.code()), std::string(allowed.message())});
-    return reactor;
-  }
-  ToMessage(observer_.Observe(), observation);
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  const absl::StatusOr<Peer> peer = peers_.Find(context->peer());
+  const absl::Status allowed = peer.ok() ? identity_.MayAdminister(*peer) : peer.status();
+  if (allowed.ok()) ToMessage(observer_.Observe(), observation);
+  return FinishUnary(context, allowed);
 }
 
 }  // namespace detshare

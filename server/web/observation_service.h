@@ -1,4 +1,4 @@
-// The gRPC service with which the listening process gets this process's observation
+// The gRPC service with which the supervisor gets this engine's observation
 // (proto/observation.proto).
 #pragma once
 
@@ -13,7 +13,7 @@ namespace detshare {
 class ObservationService final : public proto::Observing::CallbackService {
  public:
   // The arguments outlive this object.
-  ObservationService(Observer& observer, const PeerTable& peers, const Identity& identity)
+  ObservationService(Observer& observer, PeerTable& peers, const Identity& identity)
       : observer_(observer), peers_(peers), identity_(identity) {}
 
   grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
@@ -22,7 +22,7 @@ class ObservationService final : public proto::Observing::CallbackService {
 
  private:
   Observer& observer_;
-  const PeerTable& peers_;
+  PeerTable& peers_;
   const Identity& identity_;
 };
 

@@ -83,10 +83,10 @@ Observer::Observer(SessionManager& manager, const SettingsStore& settings, Optio
 
 Observer::~Observer() {
   {
-    const std::lock_guard<std::mutex> lock(stop_mutex_);
+    const MutexLock lock(&stop_mutex_);
     stop_ = true;
   }
-  stopped_.notify_all();
+  stopped_.SignalAll();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -100,23 +100,23 @@ void Observer::Run() {
     Look(SecondsOf(now - last), point);
     last = now;
     const auto period = manager_.activity().active() ? kBusyPeriod : kIdlePeriod;
-    std::unique_lock<std::mutex> lock(stop_mutex_);
-    if (stopped_.wait_until(lock, std::min(now + period, std::max(next_point, now)),
-                            [this] { return stop_; }))
+    MutexLock lock(&stop_mutex_);
+    if (stopped_.WaitUntil(&stop_mutex_, std::min(now + period, std::max(next_point, now)),
+                           [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(stop_mutex_) { return stop_; }))
       return;
   }
 }
 
 void Observer::Look(double seconds, bool point) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     sampler_.Look(manager_, seconds);
   }
   if (point) pages_.Note();
 }
 
 Observation Observer::Observe() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   Observation seen;
   seen.at_ns = RealClock().NowNanoseconds();
   seen.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(

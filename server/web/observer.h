@@ -5,11 +5,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "proto/mutex.h"
 #include "server/services/settings_store.h"
 #include "server/sessions/session_manager.h"
 #include "server/web/http_server.h"
@@ -47,14 +46,14 @@ class Observer {
   const Options options_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 
-  std::mutex mutex_;  // guards what follows
-  Sampler sampler_;
+  Mutex mutex_;
+  Sampler sampler_ ABSL_GUARDED_BY(mutex_);
 
   Pages pages_;
 
-  std::mutex stop_mutex_;  // guards what follows
-  std::condition_variable stopped_;
-  bool stop_ = false;
+  Mutex stop_mutex_;
+  CondVar stopped_;
+  bool stop_ ABSL_GUARDED_BY(stop_mutex_) = false;
   std::thread thread_;
 };
 

@@ -25,7 +25,7 @@ Pages::Pages(std::function<Observation()> observe, std::function<absl::Status()>
     : observe_(std::move(observe)), health_(std::move(health)), dashboard_(dashboard) {}
 
 void Pages::Note() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   history_.Add(observe_());
 }
 
@@ -39,7 +39,7 @@ HttpResponse Pages::Respond(const HttpRequest& request) {
   const HttpResponse none = {404, kTextType, "there is nothing here\n"};
   if (!dashboard_) return none;
   if (request.path == "/api/v1/status") {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     const Observation seen = observe_();
     return {200, kJsonType, StatusJson(seen, history_.Recent(seen))};
   }
@@ -53,7 +53,7 @@ HttpResponse Pages::Respond(const HttpRequest& request) {
           !absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &after))
         return {400, kTextType, "only after=NUMBER is known\n"};
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     return {200, kJsonType, HistoryJson(history_, after)};
   }
   for (const DashboardFile& file : DashboardFiles()) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 
 #include "absl/status/status.h"
+#include "proto/mutex.h"
 #include "server/web/history.h"
 #include "server/web/http_server.h"
 #include "server/web/observation.h"
@@ -30,9 +30,9 @@ class Pages {
   const std::function<absl::Status()> health_;
   const bool dashboard_;
 
-  // Guards what follows. Held during observe_(), so that points come in the order of their times.
-  std::mutex mutex_;
-  History history_;
+  // Held during observe_(), so that points come in the order of their times.
+  Mutex mutex_;
+  History history_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare

@@ -41,30 +41,31 @@ own dashboard see [observing.md](observing.md#the-dashboard).
 - A daemon that restarts after the loss of a device begins all counts at 0, except
   `detshare_device_losses_total`.
 
-`/healthz` returns 200, or 503 while a lost device is being replaced. With strict isolation it
+`/healthz` returns 200, or 503 while a lost device is being replaced. With several engines it
 returns 200 as long as the daemon accepts connections. The daemon refuses requests whose `Host` is
-neither `localhost` nor an IP address, except on a unix socket. So no web page can reach the daemon
-through a domain name of its own.
+neither `localhost` nor an IP address, or names another port, except on a unix socket. So no web page
+can reach the daemon through a domain name of its own. To forward the port, keep its number:
+`ssh -L 9464:localhost:9464 HOST`. Beyond 64 connections, the daemon closes the slowest one for each
+further connection.
 
-## With strict isolation
+## With several engines
 
-With `isolation = "strict"` ([security.md](security.md)) the programs of each user have a process of
-the daemon. The listening process asks each of these processes once a second and serves the sum at
-one address. The series are the same as without strict isolation: one for each tenant, over all of
-its users. The figures are at most one second old, or four seconds while a process does not reply.
+With `isolation` other than `none` ([security.md](security.md)) each isolation group has an engine.
+The supervisor asks each engine once a second and serves the sum at one address. The series are the
+same as with `none`: one for each tenant, over all engines. The figures are at most one second old,
+or four seconds while an engine does not reply.
 
-- Counts never fall: the counts of a process stay when it has ended. If a process ends by itself,
+- Counts never fall: the counts of an engine stay when it has ended. If an engine ends by itself,
   its counts of the last second are lost.
-- A process that does not reply for three seconds shows no sessions, no memory and
-  `detshare_user_process_up` 0. It is asked again every ten seconds, and its counts stand still
-  meanwhile. Figures of other processes are not affected.
-  `detshare_user_process_timeouts_total` counts these cases.
-- `user` is a label of the processes' own metrics only (at most 128 users; further ones are
-  `(other)`). `process_*` are metrics of the listening process.
-- Users take turns on a device. SM time and busy time that several users had at once are divided
+- An engine that does not reply for three seconds shows no sessions, no memory and
+  `detshare_engine_up` 0. It is asked again every ten seconds, and its counts stand still meanwhile.
+  Figures of other engines are not affected. `detshare_engine_timeouts_total` counts these cases.
+- `group` is a label of the engines' own metrics only (at most 128 groups; further ones are
+  `(other)`). `process_*` are metrics of the supervisor.
+- Engines take turns on a device. SM time and busy time that several engines had at once are divided
   among them, so the sum does not exceed the time of the device.
-- `detshare_device_memory_used_bytes` is the memory in use as the processes see it, and 0 while no
-  user's process runs. `detshare_policy_info` is the policy of one of them.
+- `detshare_device_memory_used_bytes` is the memory in use as the engines see it, and 0 while no
+  engine runs. `detshare_policy_info` is the policy of one of them.
 
 ## Metrics
 

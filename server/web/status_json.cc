@@ -111,7 +111,7 @@ ordered_json SessionJson(const SessionObservation& session) {
   static const PlaceObservation* const nowhere = new PlaceObservation;
   const PlaceObservation& first = session.places.empty() ? *nowhere : session.places.front();
   return {{"session", session.id},
-          {"user", session.user.empty() ? ordered_json() : ordered_json(session.user)},
+          {"group", session.group.empty() ? ordered_json() : ordered_json(session.group)},
           {"tenant", session.tenant},
           {"pid", session.pid},
           {"program", session.program},
@@ -131,28 +131,28 @@ ordered_json SessionJson(const SessionObservation& session) {
           {"kernels", session.kernels}};
 }
 
-ordered_json UserJson(const std::string& name, const DomainObservation& domain) {
-  return {{"name", name},
-          {"runs", domain.runs},
-          {"responds", domain.responds},
-          {"sessions", domain.sessions},
-          {"starts", domain.starts},
-          {"failures", domain.failures},
-          {"timeouts", domain.timeouts}};
+ordered_json EngineJson(const std::string& group, const EngineObservation& engine) {
+  return {{"group", group},
+          {"runs", engine.runs},
+          {"responds", engine.responds},
+          {"sessions", engine.sessions},
+          {"starts", engine.starts},
+          {"failures", engine.failures},
+          {"timeouts", engine.timeouts}};
 }
 
 }  // namespace
 
 std::string StatusJson(const Observation& seen, const std::map<std::string, RecentTenant>& recent) {
   ordered_json devices = ordered_json::array(), tenants = ordered_json::array(),
-               sessions = ordered_json::array(), users = ordered_json::array();
+               sessions = ordered_json::array(), engines = ordered_json::array();
   for (const DeviceObservation& device : seen.devices) devices.push_back(DeviceJson(device));
   for (const auto& [name, tenant] : seen.tenants) {
     const auto found = recent.find(name);
     tenants.push_back(TenantJson(tenant, found != recent.end() ? found->second : RecentTenant()));
   }
   for (const auto& session : seen.sessions) sessions.push_back(SessionJson(session));
-  for (const auto& [name, domain] : seen.domains) users.push_back(UserJson(name, domain));
+  for (const auto& [group, engine] : seen.engines) engines.push_back(EngineJson(group, engine));
   uint64_t refused = 0;
   for (const auto& [code, count] : seen.refusals) refused += count;
   return Dump({{"version", kVersion},
@@ -168,7 +168,7 @@ std::string StatusJson(const Observation& seen, const std::map<std::string, Rece
                {"devices", std::move(devices)},
                {"tenants", std::move(tenants)},
                {"sessions", std::move(sessions)},
-               {"users", std::move(users)}});
+               {"engines", std::move(engines)}});
 }
 
 std::string HistoryJson(const History& history, uint64_t after) {

@@ -11,17 +11,19 @@
 #include <filesystem>
 
 #include "proto/control.grpc.pb.h"
+#include "proto/preamble.h"
 #include "server/base/logging.h"
+#include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
 
-std::shared_ptr<grpc::Channel> ChannelOn(const std::string& socket, int connection) {
+int Connected(const std::string& socket, int connection) {
   const int fd = connection >= 0 ? connection : ConnectTo(socket);
   REQUIRE(fd >= 0);
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-  return grpc::CreateInsecureChannelFromFd("detshared", fd);
+  return fd;
 }
 
 // Both before the first library.
@@ -76,11 +78,20 @@ uint64_t SumAt(uint64_t address) {
 }
 
 struct TestClient::Connection {
-  explicit Connection(std::shared_ptr<grpc::Channel> on)
-      : channel(std::move(on)), control(proto::Control::NewStub(channel)) {}
+  explicit Connection(int on) : fd(on) {}
+  ~Connection() {
+    if (channel == nullptr) close(fd);
+  }
 
-  const std::shared_ptr<grpc::Channel> channel;
-  const std::unique_ptr<proto::Control::Stub> control;
+  void Use() {
+    if (channel != nullptr) return;
+    channel = grpc::CreateInsecureChannelFromFd("detshared", fd);
+    control = proto::Control::NewStub(channel);
+  }
+
+  const int fd;  // belongs to the channel once there is one
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<proto::Control::Stub> control;
   proto::OpenSessionRequest request;
   proto::Grant grant;
   grpc::ClientContext context;
@@ -89,11 +100,10 @@ struct TestClient::Connection {
 };
 
 TestClient::TestClient(const std::string& socket, int connection)
-    : TestClient(socket, std::make_unique<Connection>(ChannelOn(socket, connection))) {}
+    : TestClient(socket, std::make_unique<Connection>(Connected(socket, connection))) {}
 
 TestClient::TestClient(const std::string& socket, std::unique_ptr<Connection> connection)
-    : channel(connection->channel),
-      request(connection->request),
+    : request(connection->request),
       grant(connection->grant),
       socket_(socket),
       connection_(std::move(connection)) {
@@ -107,7 +117,21 @@ TestClient::~TestClient() {
   Close();
 }
 
+const std::shared_ptr<grpc::Channel>& TestClient::channel() {
+  connection_->Use();
+  return connection_->channel;
+}
+
+const std::shared_ptr<grpc::Channel>& TestClient::ClientChannel() {
+  if (connection_->channel == nullptr) {
+    const Preamble preamble = MakePreamble(tenant);
+    REQUIRE(write(connection_->fd, &preamble, sizeof(preamble)) == sizeof(preamble));
+  }
+  return channel();
+}
+
 bool TestClient::Open() {
+  ClientChannel();
   connection_->reader = connection_->control->OpenSession(&connection_->context, request);
   proto::SessionEvent event;
   if (!connection_->reader->Read(&event)) {
@@ -143,6 +167,7 @@ std::optional<proto::Ended> TestClient::AwaitEnd() {
   std::optional<proto::Ended> ended;
   while (connection_->reader->Read(&event)) {
     if (event.has_ended()) ended = event.ended();
+    if (event.has_notice()) notices.push_back(event.notice());
   }
   connection_->status = connection_->reader->Finish();
   connection_->reader.reset();
@@ -158,10 +183,9 @@ std::pair<absl::Status, TestReply> TestClient::CallBytes(Op op, std::span<const 
   call.set_context(1);
   call.set_after(ring != nullptr ? ring->tail() : 0);
   call.set_args(args.data(), args.size());
-  call.set_payload(payload);
-  grpc::ClientContext context;
   proto::CallReply reply;
-  const grpc::Status status = connection_->control->Call(&context, call, &reply);
+  connection_->Use();
+  const grpc::Status status = CallInParts(*connection_->control, call, payload, &reply);
   return {absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message()),
           TestReply(reply.result(), reply.body())};
 }

@@ -84,8 +84,9 @@ class TestClient {
   const grpc::Status& status() const;
   // Ends the stream, as a client's death does.
   void Close();
-  // Waits until the daemon ends the session, and returns its message.
+  // Waits until the daemon ends the session, and returns its message. Adds earlier ones to notices.
   std::optional<proto::Ended> AwaitEnd();
+  std::vector<std::string> notices;
   uint64_t session() const;
 
   template <typename Args>
@@ -105,7 +106,12 @@ class TestClient {
   wire::cuLaunchKernelEx LaunchOf(KernelId kernel, StreamId stream);
   int Synchronize(StreamId stream);
 
-  const std::shared_ptr<grpc::Channel> channel;
+  // The first call decides what the connection is for: a client of `tenant`, which Open() also
+  // means, or an operator. Later calls return the same channel.
+  const std::shared_ptr<grpc::Channel>& ClientChannel();
+  const std::shared_ptr<grpc::Channel>& channel();
+
+  std::string tenant;  // the tenant that the client wants to be
   proto::OpenSessionRequest& request;
   proto::Grant& grant;
   std::string directory;

@@ -35,24 +35,35 @@ class DaemonProcess {
  public:
   explicit DaemonProcess(std::vector<std::string> more) {
     const AddressWindows windows = TestWindows();
-    std::vector<std::string> command = {getenv("DETSHARED"),
-                                        "--socket",
-                                        socket(),
-                                        "--backend",
-                                        "soft",
-                                        "--soft-memory",
-                                        "256MB",
-                                        "--soft-threads",
-                                        "1",
-                                        "--device-window-base",
-                                        std::to_string(windows.device_base),
-                                        "--device-window-bytes",
-                                        std::to_string(windows.device_bytes),
-                                        "--pinned-window-base",
-                                        std::to_string(windows.pinned_base),
-                                        "--pinned-window-bytes",
-                                        std::to_string(windows.pinned_bytes)};
+    command = {getenv("DETSHARED"),
+               "--socket",
+               socket(),
+               "--backend",
+               "soft",
+               "--soft-memory",
+               "256MB",
+               "--soft-threads",
+               "1",
+               "--device-window-base",
+               std::to_string(windows.device_base),
+               "--device-window-bytes",
+               std::to_string(windows.device_bytes),
+               "--pinned-window-base",
+               std::to_string(windows.pinned_base),
+               "--pinned-window-bytes",
+               std::to_string(windows.pinned_bytes)};
     command.insert(command.end(), more.begin(), more.end());
+    Start();
+  }
+  ~DaemonProcess() { Kill(); }
+
+  // Starts the daemon once more, after it has ended.
+  void Start() {
+    Spawn();
+    AwaitSocket();
+  }
+  // The two parts of Start().
+  void Spawn() {
     std::vector<char*> argv;
     for (std::string& argument : command) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -64,17 +75,20 @@ class DaemonProcess {
       execv(argv[0], argv.data());
       _exit(127);
     }
+  }
+  void AwaitSocket() {
     REQUIRE(Eventually([&] {
       const int fd = ConnectTo(socket());
       if (fd >= 0) close(fd);
       return fd >= 0;
     }));
   }
-  ~DaemonProcess() {
+  void Kill() {
     if (pid > 0) {
       kill(pid, SIGKILL);
       waitpid(pid, nullptr, 0);
     }
+    pid = -1;
   }
   std::string socket() const { return directory.path + "/d.sock"; }
   std::string Log() const {
@@ -91,6 +105,7 @@ class DaemonProcess {
   }
 
   TestDirectory directory;
+  std::vector<std::string> command;
   pid_t pid = -1;
 };
 

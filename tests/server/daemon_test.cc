@@ -28,7 +28,7 @@ using wire::kStaging;
 TEST_CASE("A session is granted with what its client needs to know") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
-  client.request.set_tenant("alice");
+  client.tenant = "alice";
   REQUIRE(client.Open());
   CHECK(client.grant.session() == 1);
   CHECK(client.grant.driver_version() == 13000);
@@ -314,7 +314,7 @@ TEST_CASE("Two daemons do not share a socket") {
 TEST_CASE("Status shows devices and sessions") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
-  client.request.set_tenant("alice");
+  client.tenant = "alice";
   client.request.set_program("train.py\n\x1b[2J");
   REQUIRE(client.Open());
   client.CreateStream(1);

@@ -4,19 +4,44 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "proto/admin.grpc.pb.h"
+#include "proto/call_parts.h"
 #include "proto/control.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
 
 namespace detshare {
 
-inline std::unique_ptr<proto::Admin::Stub> AdminOf(const TestClient& client) {
-  return proto::Admin::NewStub(client.channel);
+inline std::unique_ptr<proto::Admin::Stub> AdminOf(TestClient& client) {
+  return proto::Admin::NewStub(client.channel());
 }
 
-inline std::unique_ptr<proto::Control::Stub> ControlOf(const TestClient& client) {
-  return proto::Control::NewStub(client.channel);
+inline std::unique_ptr<proto::Control::Stub> ControlOf(TestClient& client) {
+  return proto::Control::NewStub(client.ClientChannel());
+}
+
+// Makes a control call whose payload crosses in parts. Sets the request's size of the payload.
+inline grpc::Status CallInParts(proto::Control::Stub& stub, proto::CallRequest request,
+                                std::string_view payload, proto::CallReply* reply) {
+  request.set_payload_bytes(payload.size());
+  grpc::ClientContext context;
+  const auto writer = stub.Call(&context, reply);
+  proto::CallPart part;
+  *part.mutable_request() = std::move(request);
+  size_t room = kFirstCallPartBytes;
+  do {
+    part.set_payload(std::string(payload.substr(0, room)));
+    payload.remove_prefix(part.payload().size());
+    room = kCallPartBytes;
+    const bool sent = writer->Write(part);
+    part.Clear();
+    if (!sent) break;
+  } while (!payload.empty());
+  writer->WritesDone();
+  return writer->Finish();
 }
 
 }  // namespace detshare

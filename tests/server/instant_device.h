@@ -31,6 +31,10 @@ class InstantSpace final : public AddressSpace {
       : device_(device), base_(base), size_(size) {}
   ~InstantSpace() override;
 
+  // HeldBytes() returns it. The test sets it before other threads use the space.
+  uint64_t held = 0;
+  uint64_t HeldBytes() const override { return held; }
+
   DeviceAddress base() const override { return base_; }
   uint64_t size() const override { return size_; }
   absl::Status Map(DeviceAddress address, uint64_t bytes) override;

@@ -34,7 +34,7 @@ TEST_CASE(
     "process") {
   DaemonProcess process({"--soft-lose-device-on-fault"});
   TestClient guilty(process.socket()), innocent(process.socket());
-  guilty.request.set_tenant("guilty");
+  guilty.tenant = "guilty";
   REQUIRE(guilty.Open());
   REQUIRE(innocent.Open());
   guilty.CreateStream(1);

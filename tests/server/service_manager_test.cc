@@ -238,20 +238,28 @@ TEST_CASE(
   close(listening);
 }
 
-TEST_CASE("With strict isolation, too, a service takes its socket from the manager") {
+TEST_CASE("With several engines, too, a service takes its socket from the manager") {
   FakeManager fake;
   const std::string path = fake.directory.path + "/d.sock";
   const int listening = ManagersSocket(path);
-  Service service({{"NOTIFY_SOCKET", fake.path()}}, listening, {"--isolation", "strict"});
+  Service service({{"NOTIFY_SOCKET", fake.path()}}, listening, {"--isolation", "tenant"});
   REQUIRE(fake.Receives("READY=1"));
   {
-    TestClient client(path);
+    TestClient client(path), admin(path);
     CHECK(client.Open());
+    client.Close();
+    const auto none = [&] {
+      grpc::ClientContext context;
+      proto::Status status;
+      return AdminOf(admin)->GetStatus(&context, {}, &status).ok() && status.sessions_size() == 0;
+    };
+    CHECK(Eventually(none));
   }
+  // Programs would keep their engines.
   kill(service.pid, SIGTERM);
   CHECK(service.ExitCode() == 0);
   CHECK(std::filesystem::exists(path));
-  CHECK_FALSE(std::filesystem::exists(fake.directory.path + "/domains"));
+  CHECK_FALSE(std::filesystem::exists(fake.directory.path + "/engines"));
   close(listening);
 }
 

@@ -10,10 +10,9 @@
 #include "proto/wire/context.h"
 #include "proto/wire/event.h"
 #include "proto/wire/graph.h"
-#include "server/backends/soft/soft_device.h"
-#include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/session/graph_payload_builder.h"
+#include "tests/server/soft_daemon.h"
 
 namespace detshare {
 namespace {
@@ -53,39 +52,12 @@ constexpr StreamId kStreams = 3;
 
 uint64_t Next(uint64_t value, uint64_t k) { return value * 1664525 + k; }
 
-// A daemon with one software GPU, under policy `priority`.
-struct SoftDaemon {
-  SoftDaemon() {
-    soft::SoftDeviceOptions soft;
-    soft.sm_count = 16;
-    soft.sm_group = 2;
-    soft.total_memory = 64 << 20;
-    soft.worker_threads = 2;
-    soft.log = [](std::string_view) {};
-    std::vector<std::unique_ptr<Device>> devices;
-    devices.push_back(*soft::CreateSoftDevice(soft));
-    REQUIRE(devices[0]->urgent() != nullptr);
-    Daemon::Options options;
-    options.socket = socket();
-    options.backend = "soft";
-    options.server.windows = TestWindows();
-    options.server.region.staging_bytes = 1 << 20;
-    auto started = Daemon::Start(std::move(devices), options);
-    REQUIRE(started.ok());
-    daemon = *std::move(started);
-  }
-  std::string socket() const { return directory.path + "/d.sock"; }
-
-  TestDirectory directory;
-  std::unique_ptr<Daemon> daemon;
-};
-
 // A program whose operations all change the same words, on several streams that events order.
 class Program {
  public:
   Program(const std::string& socket, const std::string& tenant, unsigned seed)
       : client_(socket), tenant_(tenant), random_(seed) {
-    client_.request.set_tenant(tenant);
+    client_.tenant = tenant;
     REQUIRE(client_.Open());
     for (StreamId stream = 1; stream <= kStreams; ++stream) client_.CreateStream(stream);
     ring().Send(Op::cuEventCreate, wire::cuEventCreate{1, 1, 2, 0});
@@ -204,7 +176,7 @@ class Program {
   KernelId step_ = 0, count_ = 0;
   uint64_t memory_ = 0, counter_ = 0;
   StreamId stream_ = 1;
-  // What is expected: words 0 to 2, and the variable.
+  // The expected values of words 0 to 2, and of the variable.
   uint64_t value_ = 0, seen_count_ = 0, copied_ = 0, count_value_ = 1;
 };
 

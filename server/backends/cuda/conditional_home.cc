@@ -56,7 +56,7 @@ void ConditionalHome::Leave(std::vector<CUgraphNode> nodes, CUgraphExec executab
   nodes_ = std::move(nodes);
   if (executable == nullptr) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     executable_ = executable;
   }
   reclaimer_.Later(DeferredReclaimer::Of(group_), [weak = weak_from_this()] {
@@ -76,7 +76,7 @@ absl::Status ConditionalHome::Clear() {
 }
 
 void ConditionalHome::DestroyExecutable() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (executable_ == nullptr) return;
   group_.Enter();
   group_.gpu.api.cuGraphExecDestroy(std::exchange(executable_, nullptr));

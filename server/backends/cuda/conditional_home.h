@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/deferred_reclaimer.h"
 
@@ -54,8 +54,8 @@ class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
   const CUgraph graph_;
   bool occupied_ = false;
   std::vector<CUgraphNode> nodes_;  // nodes of the last instantiation
-  std::mutex mutex_;                // guards what follows
-  CUgraphExec executable_ = nullptr;
+  Mutex mutex_;
+  CUgraphExec executable_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
 // The homes of one session.

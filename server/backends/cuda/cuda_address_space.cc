@@ -61,7 +61,7 @@ void CudaAddressSpace::WaitForWork() {
   }
   std::vector<std::shared_ptr<StreamState>> streams;
   {
-    std::lock_guard<std::mutex> lock(work_mutex_);
+    MutexLock lock(&work_mutex_);
     streams.swap(streams_);
   }
   for (const std::shared_ptr<StreamState>& stream : streams) {
@@ -123,7 +123,7 @@ absl::Status CudaAddressSpace::Map(DeviceAddress address, uint64_t bytes) {
   DETSHARE_ASSIGN_OR_RETURN(std::shared_ptr<CudaPhysicalMemory> memory,
                             CudaPhysicalMemory::Create(parts_.context, bytes));
   DETSHARE_RETURN_IF_ERROR(Place(address, bytes, *memory, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-  std::unique_lock<std::shared_mutex> lock(mutex_);
+  WriterMutexLock lock(&mutex_);
   mapped_[address] = Mapping{bytes, std::move(memory), false};
   permitted_[address] = Range{bytes};
   return absl::OkStatus();
@@ -132,7 +132,7 @@ absl::Status CudaAddressSpace::Map(DeviceAddress address, uint64_t bytes) {
 absl::Status CudaAddressSpace::Take(DeviceAddress address, uint64_t bytes, bool physical) {
   std::shared_ptr<CudaPhysicalMemory> memory;
   {
-    std::unique_lock<std::shared_mutex> lock(mutex_);
+    WriterMutexLock lock(&mutex_);
     const auto found = mapped_.find(address);
     if (found == mapped_.end() || found->second.bytes != bytes ||
         found->second.physical != physical) {
@@ -158,7 +158,7 @@ absl::Status CudaAddressSpace::MapPhysical(DeviceAddress address, uint64_t bytes
   if (!IsFreePlace(address, bytes) || bytes > physical->bytes())
     return CudaError(kCudaErrorInvalidValue, "not a range of whole granules of the session");
   DETSHARE_RETURN_IF_ERROR(Place(address, bytes, *physical, CU_MEM_ACCESS_FLAGS_PROT_NONE));
-  std::unique_lock<std::shared_mutex> lock(mutex_);
+  WriterMutexLock lock(&mutex_);
   mapped_[address] = Mapping{bytes, std::move(physical), true};
   return absl::OkStatus();
 }
@@ -173,7 +173,7 @@ absl::Status CudaAddressSpace::SetAccess(DeviceAddress address, uint64_t bytes,
   if (access == MemoryAccess::kRead) flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
   if (access == MemoryAccess::kReadWrite) flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   {
-    std::unique_lock<std::shared_mutex> lock(mutex_);
+    WriterMutexLock lock(&mutex_);
     if (address - base_ < size_) {
       const auto found = mapped_.find(address);
       if (found == mapped_.end() || found->second.bytes != bytes || !found->second.physical)
@@ -187,13 +187,13 @@ absl::Status CudaAddressSpace::SetAccess(DeviceAddress address, uint64_t bytes,
   parts_.context.Enter();
   absl::Status status = Permit(address, bytes, flags);
   if (!status.ok() || access == MemoryAccess::kNone) return status;
-  std::unique_lock<std::shared_mutex> lock(mutex_);
+  WriterMutexLock lock(&mutex_);
   permitted_[address] = Range{bytes, access == MemoryAccess::kRead};
   return absl::OkStatus();
 }
 
 absl::StatusOr<PhysicalRange> CudaAddressSpace::Behind(DeviceAddress address) const {
-  std::shared_lock<std::shared_mutex> lock(mutex_);
+  ReaderMutexLock lock(&mutex_);
   const auto next = mapped_.upper_bound(address);
   if (next == mapped_.begin() || address - std::prev(next)->first >= std::prev(next)->second.bytes)
     return CudaError(kCudaErrorInvalidValue, "nothing is mapped there");
@@ -209,7 +209,7 @@ absl::Status CudaAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
   parts_.context.Enter();
   DETSHARE_RETURN_IF_ERROR(
       parts_.registry.Register(*this, parts_.context, parts_.reclaimer, memory, bytes));
-  std::unique_lock<std::shared_mutex> lock(mutex_);
+  WriterMutexLock lock(&mutex_);
   host_[address] = Range{bytes};
   return absl::OkStatus();
 }
@@ -217,7 +217,7 @@ absl::Status CudaAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
 absl::Status CudaAddressSpace::UnregisterHost(void* memory) {
   uint64_t bytes = 0;
   {
-    std::unique_lock<std::shared_mutex> lock(mutex_);
+    WriterMutexLock lock(&mutex_);
     const auto found = host_.find(reinterpret_cast<DeviceAddress>(memory));
     if (found == host_.end()) return CudaError(kCudaErrorInvalidValue, "memory is not registered");
     bytes = found->second.bytes;
@@ -248,14 +248,14 @@ bool CudaAddressSpace::Covers(const Ranges& ranges, DeviceAddress address, uint6
 bool CudaAddressSpace::Contains(DeviceAddress address, uint64_t bytes, bool write) const {
   if (address + bytes < address) return false;
   bytes = std::max<uint64_t>(bytes, 1);
-  std::shared_lock<std::shared_mutex> lock(mutex_);
+  ReaderMutexLock lock(&mutex_);
   return Covers(permitted_, address, bytes, write) || Covers(host_, address, bytes, write) ||
          Covers(globals_, address, bytes, write);
 }
 
 uint64_t CudaAddressSpace::Reach(DeviceAddress address) const {
   if (address - base_ < size_) return UINT64_MAX;
-  std::shared_lock<std::shared_mutex> lock(mutex_);
+  ReaderMutexLock lock(&mutex_);
   auto range = host_.upper_bound(address);
   if (range == host_.begin()) return UINT64_MAX;
   --range;
@@ -265,19 +265,19 @@ uint64_t CudaAddressSpace::Reach(DeviceAddress address) const {
 }
 
 void CudaAddressSpace::AddGlobal(DeviceAddress address, uint64_t bytes) {
-  std::unique_lock<std::shared_mutex> lock(mutex_);
+  WriterMutexLock lock(&mutex_);
   globals_[address] = Range{bytes};
 }
 
 void CudaAddressSpace::RemoveGlobal(DeviceAddress address) {
-  std::unique_lock<std::shared_mutex> lock(mutex_);
+  WriterMutexLock lock(&mutex_);
   globals_.erase(address);
   NoteRemoval();
 }
 
 void CudaAddressSpace::Use(const std::shared_ptr<StreamState>& stream) {
   stream->space.store(this);
-  std::lock_guard<std::mutex> lock(work_mutex_);
+  MutexLock lock(&work_mutex_);
   std::erase_if(streams_, [this, &stream](const std::shared_ptr<StreamState>& other) {
     return other == stream || other->space.load() != this;
   });
@@ -285,7 +285,7 @@ void CudaAddressSpace::Use(const std::shared_ptr<StreamState>& stream) {
 }
 
 bool CudaAddressSpace::NoteHostWait(const std::atomic<uint64_t>* fence, uint64_t value) {
-  std::lock_guard<std::mutex> lock(work_mutex_);
+  MutexLock lock(&work_mutex_);
   if (abandoned_) return false;
   std::erase_if(host_waits_, [](const auto& wait) { return Reached(wait.first, wait.second); });
   host_waits_.emplace_back(fence, value);
@@ -295,7 +295,7 @@ bool CudaAddressSpace::NoteHostWait(const std::atomic<uint64_t>* fence, uint64_t
 bool CudaAddressSpace::Busy() const {
   std::vector<std::shared_ptr<StreamState>> streams;
   {
-    std::lock_guard<std::mutex> lock(work_mutex_);
+    MutexLock lock(&work_mutex_);
     streams = streams_;
   }
   parts_.context.Enter();
@@ -310,19 +310,19 @@ bool CudaAddressSpace::Busy() const {
 }
 
 bool CudaAddressSpace::abandoned() const {
-  std::lock_guard<std::mutex> lock(work_mutex_);
+  MutexLock lock(&work_mutex_);
   return abandoned_;
 }
 
 bool CudaAddressSpace::WaitsForTheHost() {
   if (memory_waits_.Pending()) return true;
-  std::lock_guard<std::mutex> lock(work_mutex_);
+  MutexLock lock(&work_mutex_);
   return std::any_of(host_waits_.begin(), host_waits_.end(),
                      [](const auto& wait) { return !Reached(wait.first, wait.second); });
 }
 
 void CudaAddressSpace::Abandon() {
-  std::lock_guard<std::mutex> lock(work_mutex_);
+  MutexLock lock(&work_mutex_);
   abandoned_ = true;
   // The fences lie in memory that the daemon maps writable. The streams go on as if the host had
   // stored the values.
@@ -338,7 +338,7 @@ void CudaAddressSpace::ReleaseMemoryWaits() {
     // A wait that can never end is refused before it comes here.
     const uint64_t word = wait.Satisfying().value_or(0);
     const uint64_t bytes = static_cast<uint64_t>(wait.bytes());
-    std::shared_lock<std::shared_mutex> lock(mutex_);  // keeps the mappings
+    ReaderMutexLock lock(&mutex_);  // keeps the mappings
     if (Covers(host_, wait.address, bytes, /*write=*/true)) {
       if (bytes == 4) {
         __atomic_store_n(reinterpret_cast<uint32_t*>(wait.address), static_cast<uint32_t>(word),

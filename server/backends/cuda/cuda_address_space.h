@@ -6,12 +6,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <utility>
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/conditional_home.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_physical_memory.h"
@@ -126,16 +125,19 @@ class CudaAddressSpace final : public AddressSpace {
   // Set by the context's first fault, and published by the release store of CudaContext::fault_.
   std::atomic<bool> suspect_{false};
 
-  mutable std::shared_mutex mutex_;  // guards the maps
-  std::map<DeviceAddress, Mapping> mapped_;
+  mutable SharedMutex mutex_;
+  std::map<DeviceAddress, Mapping> mapped_ ABSL_GUARDED_BY(mutex_);
   // `permitted_` are the ranges of device memory that the session's work may touch, on this and on
   // other devices.
-  std::map<DeviceAddress, Range> permitted_, host_, globals_;
+  std::map<DeviceAddress, Range> permitted_ ABSL_GUARDED_BY(mutex_);
+  std::map<DeviceAddress, Range> host_ ABSL_GUARDED_BY(mutex_);
+  std::map<DeviceAddress, Range> globals_ ABSL_GUARDED_BY(mutex_);
 
-  mutable std::mutex work_mutex_;  // guards what follows
-  std::vector<std::shared_ptr<StreamState>> streams_;
-  std::vector<std::pair<const std::atomic<uint64_t>*, uint64_t>> host_waits_;
-  bool abandoned_ = false;
+  mutable Mutex work_mutex_;
+  std::vector<std::shared_ptr<StreamState>> streams_ ABSL_GUARDED_BY(work_mutex_);
+  std::vector<std::pair<const std::atomic<uint64_t>*, uint64_t>> host_waits_
+      ABSL_GUARDED_BY(work_mutex_);
+  bool abandoned_ ABSL_GUARDED_BY(work_mutex_) = false;
 
   MemoryWaits memory_waits_;
   ConditionalHomes conditional_homes_;

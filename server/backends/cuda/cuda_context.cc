@@ -48,7 +48,7 @@ absl::Status CudaContext::Check(CUresult result, const char* call) {
 }
 
 void CudaContext::OnFault(CUresult result, const char* call) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (fault_.load(std::memory_order_relaxed) != CUDA_SUCCESS) return;
   std::set<CudaAddressSpace*> busy;
   for (CudaGroup* group : {&ordinary, urgent.get()}) {
@@ -86,23 +86,23 @@ absl::Status CudaContext::FaultOf(const CudaAddressSpace& space) const {
 }
 
 void CudaContext::AddSpace(CudaAddressSpace* space) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   spaces_.push_back(space);
 }
 
 void CudaContext::RemoveSpace(CudaAddressSpace* space) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   std::erase(spaces_, space);
 }
 
 void CudaContext::ReleaseAbandonedWaits() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   for (CudaAddressSpace* space : spaces_) space->ReleaseMemoryWaits();
 }
 
 void CudaContext::WriteWord(CUdeviceptr address, uint64_t value, int bytes) {
   constexpr int kPolls = 200;
-  std::lock_guard<std::mutex> lock(urgent_mutex_);
+  MutexLock lock(&urgent_mutex_);
   Enter();
   if (urgent_stream_ == nullptr) {
     // Streams of the same priority may share a hardware queue and then wait for each other. So this
@@ -126,7 +126,7 @@ void CudaContext::WriteWord(CUdeviceptr address, uint64_t value, int bytes) {
 }
 
 bool CudaContext::AnySpaceWaitsForTheHost() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   return std::any_of(spaces_.begin(), spaces_.end(),
                      [](CudaAddressSpace* space) { return space->WaitsForTheHost(); });
 }

@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_group.h"
 #include "server/backends/cuda/driver_api.h"
 
@@ -69,11 +69,12 @@ class CudaContext {
   std::string fault_call_;
   int suspects_ = 0;
 
-  std::mutex mutex_;
-  std::vector<CudaAddressSpace*> spaces_;
+  Mutex mutex_;
+  std::vector<CudaAddressSpace*> spaces_ ABSL_GUARDED_BY(mutex_);
 
-  std::mutex urgent_mutex_;           // guards what follows
-  CUstream urgent_stream_ = nullptr;  // made when first needed; ends with the context
+  Mutex urgent_mutex_;
+  // Made when first needed; ends with the context.
+  CUstream urgent_stream_ ABSL_GUARDED_BY(urgent_mutex_) = nullptr;
 };
 
 }  // namespace detshare::cuda

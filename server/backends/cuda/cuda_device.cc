@@ -323,7 +323,7 @@ absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, ui
     default:
       break;
   }
-  std::lock_guard<std::mutex> lock(limits_mutex_);
+  MutexLock lock(&limits_mutex_);
   for (CudaGroup* const group : {&context_->ordinary, context_->urgent.get()}) {
     if (group == nullptr) continue;
     group->Enter();

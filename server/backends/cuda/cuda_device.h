@@ -3,11 +3,11 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_hold.h"
@@ -85,7 +85,7 @@ class CudaDevice final : public Device {
   // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;
   CUstream zeroing_stream_ = nullptr;  // null: new memory is zero
-  std::mutex limits_mutex_;
+  Mutex limits_mutex_;
 };
 
 }  // namespace detshare::cuda

@@ -19,13 +19,13 @@ void CudaGroup::Enter() const {
 }
 
 void CudaGroup::AddStream(const std::shared_ptr<StreamState>& stream) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   std::erase_if(streams_, [](const std::weak_ptr<StreamState>& weak) { return weak.expired(); });
   streams_.push_back(stream);
 }
 
 std::vector<std::shared_ptr<StreamState>> CudaGroup::Streams() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   std::vector<std::shared_ptr<StreamState>> alive;
   for (const std::weak_ptr<StreamState>& weak : streams_) {
     if (std::shared_ptr<StreamState> stream = weak.lock()) alive.push_back(std::move(stream));

@@ -11,9 +11,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "proto/mutex.h"
 #include "server/backends/cuda/driver_api.h"
 #include "server/backends/cuda/idle_window.h"
 
@@ -73,8 +73,8 @@ class CudaGroup {
   std::atomic<uint32_t> local_bytes{0};
 
  private:
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<StreamState>> streams_;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::weak_ptr<StreamState>> streams_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::cuda

@@ -59,7 +59,7 @@ class CudaHold final : public GroupHold {
     // Waits for some microseconds, because the words may be used again.
     gpu.Check(gpu.api.cuStreamSynchronize(stream_), "cuStreamSynchronize").IgnoreError();
     gpu.api.cuStreamDestroy(stream_);
-    const std::lock_guard<std::mutex> lock(pool_.mutex_);
+    const MutexLock lock(&pool_.mutex_);
     pool_.free_.push_back(&words_);
   }
 
@@ -128,8 +128,11 @@ absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
   gpu.urgent->Enter();
   DETSHARE_RETURN_IF_ERROR(
       gpu.Check(gpu.api.cuKernelGetFunction(&pool->kernel_, kernel), "cuKernelGetFunction"));
-  for (size_t i = 0; i < kPageBytes / sizeof(Words); ++i)
-    pool->free_.push_back(new (static_cast<std::byte*>(page) + i * sizeof(Words)) Words{});
+  {
+    const MutexLock lock(&pool->mutex_);
+    for (size_t i = 0; i < kPageBytes / sizeof(Words); ++i)
+      pool->free_.push_back(new (static_cast<std::byte*>(page) + i * sizeof(Words)) Words{});
+  }
   return pool;
 }
 
@@ -143,7 +146,7 @@ HoldPool::~HoldPool() {
 absl::StatusOr<std::unique_ptr<GroupHold>> HoldPool::CreateHold() {
   Words* words = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (free_.empty()) return absl::ResourceExhaustedError("all holds of the device are in use");
     words = free_.back();
     free_.pop_back();
@@ -159,7 +162,7 @@ absl::StatusOr<std::unique_ptr<GroupHold>> HoldPool::CreateHold() {
       gpu_.Check(gpu_.api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, least),
                  "cuStreamCreateWithPriority");
   if (status.ok()) return std::make_unique<CudaHold>(*this, *words, stream);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   free_.push_back(words);
   return status;
 }

@@ -16,16 +16,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_context.h"
 
 namespace detshare::cuda {
 
-// What the holds of one GPU share: the kernel, and a page of words. Threading: any thread.
+// The holds of one GPU share this: the kernel, and a page of words. Threading: any thread.
 // Lifetime: outlives the holds.
 class HoldPool {
  public:
@@ -57,8 +57,8 @@ class HoldPool {
   bool registered_ = false;
   CUlibrary library_ = nullptr;
   CUfunction kernel_ = nullptr;
-  std::mutex mutex_;
-  std::vector<Words*> free_;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<Words*> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::cuda

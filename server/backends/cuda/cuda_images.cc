@@ -203,7 +203,7 @@ absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
 }
 
 absl::Status CudaImages::Clear(const CudaArray& array) {
-  const std::lock_guard<std::mutex> lock(clearing_);
+  const MutexLock lock(&clearing_);
   absl::Status status = PrepareZeros();
   for (uint32_t level = 0; status.ok() && level < array.description().level_count(); ++level)
     status = ClearLevel(array, level);

@@ -6,10 +6,10 @@
 // order in which they were given up: an object before its array.
 #pragma once
 
-#include <mutex>
 #include <vector>
 
 #include "coroutine_runtime/device_array.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/deferred_reclaimer.h"
 
@@ -61,14 +61,15 @@ class CudaImages final : public ImageDevice {
   CudaGroup& EnterAndBind(AddressSpace& space);
   // Clears all levels. Waits only for that work.
   absl::Status Clear(const CudaArray& array);
-  absl::Status ClearLevel(const CudaArray& array, uint32_t level);
-  absl::Status PrepareZeros();
+  absl::Status ClearLevel(const CudaArray& array, uint32_t level)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(clearing_);
+  absl::Status PrepareZeros() ABSL_EXCLUSIVE_LOCKS_REQUIRED(clearing_);
 
   CudaContext& context_;
   DeferredReclaimer& reclaimer_;
-  std::mutex clearing_;    // one array at a time; guards the rest
-  CUdeviceptr zeros_ = 0;  // made with the first array
-  CUstream stream_ = nullptr;
+  Mutex clearing_;                                    // one array at a time
+  CUdeviceptr zeros_ ABSL_GUARDED_BY(clearing_) = 0;  // made with the first array
+  CUstream stream_ ABSL_GUARDED_BY(clearing_) = nullptr;
 };
 
 }  // namespace detshare::cuda

@@ -282,7 +282,7 @@ std::vector<std::string> CudaLibrary::KernelNames() const {
 }
 
 absl::StatusOr<Kernel*> CudaLibrary::GetKernel(std::string_view name) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (const auto found = kernels_.find(name); found != kernels_.end()) return found->second.get();
   context_.Enter();
   const std::string terminated(name);
@@ -298,7 +298,7 @@ absl::StatusOr<Kernel*> CudaLibrary::GetKernel(std::string_view name) {
 }
 
 absl::StatusOr<Library::Global> CudaLibrary::GetGlobal(std::string_view name) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (const auto found = globals_.find(name); found != globals_.end()) return found->second;
   CudaGroup& group = context_.GroupOf(space_);
   const std::string terminated(name);

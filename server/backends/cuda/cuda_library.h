@@ -5,12 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/deferred_reclaimer.h"
@@ -100,9 +100,9 @@ class CudaLibrary final : public Library {
   const bool bound_;  // its kernels are bound to a group
   const std::function<void(std::string_view)> print_;
 
-  std::mutex mutex_;  // guards the maps
-  std::map<std::string, std::unique_ptr<CudaKernel>, std::less<>> kernels_;
-  std::map<std::string, Global, std::less<>> globals_;
+  Mutex mutex_;
+  std::map<std::string, std::unique_ptr<CudaKernel>, std::less<>> kernels_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Global, std::less<>> globals_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Links as cuLink* does, and returns the linked code.

@@ -22,10 +22,10 @@ DeferredReclaimer::DeferredReclaimer(CudaContext& context)
 
 DeferredReclaimer::~DeferredReclaimer() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     stop_ = true;
   }
-  wake_.notify_all();
+  wake_.SignalAll();
   thread_.join();
   if (context_.lost()) return;
   for (Item& item : later_) item.work();
@@ -33,17 +33,17 @@ DeferredReclaimer::~DeferredReclaimer() {
 
 void DeferredReclaimer::Later(Drains drains, std::function<void()> work) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     later_.push_back({drains, std::move(work), clock_.NowNanoseconds() + kTimeoutNs});
   }
-  wake_.notify_all();
+  wake_.SignalAll();
 }
 
 void DeferredReclaimer::Wake() {
   watched_.store(true);
   // The lock makes sure that the thread either sees the flag or sleeps already.
-  { std::lock_guard<std::mutex> lock(mutex_); }
-  wake_.notify_all();
+  { MutexLock lock(&mutex_); }
+  wake_.SignalAll();
 }
 
 void DeferredReclaimer::Run() {
@@ -51,19 +51,22 @@ void DeferredReclaimer::Run() {
   int idle_polls = 0;
   for (;;) {
     {
-      std::unique_lock<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       if (stop_) return;
       if (!watched_.load() && later_.empty()) {
-        wake_.wait(lock, [this] { return stop_ || watched_.load() || !later_.empty(); });
+        wake_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return stop_ || watched_.load() || !later_.empty();
+        });
       } else {
-        wake_.wait_for(lock, kPollInterval, [this] { return stop_; });
+        wake_.WaitFor(&mutex_, kPollInterval,
+                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_; });
       }
       if (stop_) return;
     }
     if (context_.lost()) {
       // Nothing is left to do. Sleeps until the destructor.
-      std::unique_lock<std::mutex> lock(mutex_);
-      wake_.wait(lock, [this] { return stop_; });
+      MutexLock lock(&mutex_);
+      wake_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_; });
       return;
     }
     const bool busy = context_.Busy();
@@ -93,12 +96,12 @@ void DeferredReclaimer::Reclaim() {
   while (!context_.lost()) {
     std::list<Item> item;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       if (later_.empty()) return;
       item.splice(item.begin(), later_, later_.begin());
     }
     if (TryRun(item.front())) continue;
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     later_.splice(later_.begin(), item);
     return;
   }

@@ -4,13 +4,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <thread>
 
 #include "coroutine_runtime/clock.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_context.h"
 
 namespace detshare::cuda {
@@ -56,10 +55,10 @@ class DeferredReclaimer {
   // of them sees the other's store (sequentially consistent).
   std::atomic<bool> watched_{false};
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stop_ = false;      // guarded by mutex_
-  std::list<Item> later_;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar wake_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::list<Item> later_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -111,7 +111,7 @@ absl::StatusOr<double> GroupClock::TimeOf(const Recorded& recorded) {
 }
 
 absl::StatusOr<float> GroupClock::Milliseconds(Recorded start, Recorded end) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   for (const Recorded& recorded : {start, end}) {
     // The error of an event that was not reached or is not timed. It needs no references.
     parts_.enter(recorded.urgent);

@@ -27,12 +27,12 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/clock.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/driver_api.h"
 
 namespace detshare::cuda {
@@ -76,21 +76,21 @@ class GroupClock {
     bool valid = false;
   };
 
-  // The functions below require mutex_.
-  absl::Status Prepare();
-  absl::Status Renew();
+  absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Renew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Records one of the spare references and waits for it. Returns the host time at which it was
   // reached, and sets `*error` to the largest error of that. Unavailable at the deadline.
-  absl::StatusOr<double> Reach(bool urgent, int64_t deadline, double* error);
+  absl::StatusOr<double> Reach(bool urgent, int64_t deadline, double* error)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the milliseconds from the ordinary reference to the event.
-  absl::StatusOr<double> TimeOf(const Recorded& recorded);
-  absl::StatusOr<float> Elapsed(CUevent start, CUevent end);
+  absl::StatusOr<double> TimeOf(const Recorded& recorded) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<float> Elapsed(CUevent start, CUevent end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Parts parts_;
-  std::mutex mutex_;  // guards what follows
-  std::array<CUstream, 2> streams_{};
-  References current_, spare_;
-  bool prepared_ = false;
+  Mutex mutex_;
+  std::array<CUstream, 2> streams_ ABSL_GUARDED_BY(mutex_){};
+  References current_ ABSL_GUARDED_BY(mutex_), spare_ ABSL_GUARDED_BY(mutex_);
+  bool prepared_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace detshare::cuda

@@ -28,7 +28,7 @@ absl::Status HostRegistry::Register(CudaAddressSpace& space, CudaContext& contex
 // between.
 absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& context,
                                          uint64_t address, uint64_t bytes) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   for (;;) {
     auto piece = registrations_.upper_bound(address);
     if (piece != registrations_.begin() &&
@@ -47,13 +47,13 @@ absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& c
     // Unregistering drains the context. Without an idle moment it would hold the driver's lock and
     // wait for streams that wait for their clients, and those clients would wait for the lock.
     const uint64_t old = piece->first, serial = piece->second.serial;
-    lock.unlock();
+    lock.Unlock();
     absl::Status status = context.ordinary.idle.Run(space, [&] {
       Reclaim(context, old, serial);
       return absl::OkStatus();
     });
     if (!status.ok()) return status;
-    lock.lock();
+    lock.Lock();
   }
   void* const memory = reinterpret_cast<void*>(address);
   absl::Status status =
@@ -79,7 +79,7 @@ absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& c
 void HostRegistry::Unregister(CudaContext& context, DeferredReclaimer& reclaimer, void* memory,
                               uint64_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(memory);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   for (uint64_t done = 0; done < bytes; done += kHostPieceBytes) {
     const auto found = registrations_.find(begin + done);
     if (found == registrations_.end() || --found->second.users > 0) continue;
@@ -91,7 +91,7 @@ void HostRegistry::Unregister(CudaContext& context, DeferredReclaimer& reclaimer
 }
 
 void HostRegistry::Reclaim(CudaContext& context, uint64_t address, uint64_t serial) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   const auto found = registrations_.find(address);
   if (found == registrations_.end() || found->second.serial != serial || found->second.users > 0)
     return;

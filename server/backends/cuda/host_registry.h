@@ -11,9 +11,9 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 
 #include "absl/status/status.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/deferred_reclaimer.h"
 
@@ -42,9 +42,9 @@ class HostRegistry {
                              uint64_t bytes);
   void Reclaim(CudaContext& context, uint64_t address, uint64_t serial);
 
-  std::mutex mutex_;
-  std::map<uint64_t, Registration> registrations_;  // by address
-  uint64_t next_serial_ = 1;
+  Mutex mutex_;
+  std::map<uint64_t, Registration> registrations_ ABSL_GUARDED_BY(mutex_);  // by address
+  uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace detshare::cuda

@@ -26,7 +26,7 @@ constexpr microseconds kIdlePoll(5);
 }  // namespace
 
 absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::Status()>& call) {
-  const std::lock_guard<std::mutex> turn(turn_);
+  const MutexLock turn(&turn_);
   for (milliseconds hold = kFirstHold;; hold = std::min(hold * 2, kLongestHold)) {
     while (group_.gpu.AnySpaceWaitsForTheHost()) {
       if (group_.gpu.lost()) return group_.gpu.health();
@@ -52,28 +52,28 @@ absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::
 }
 
 bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work) {
-  const std::unique_lock<std::mutex> turn(turn_, std::try_to_lock);
-  if (!turn.owns_lock()) return false;
+  if (!turn_.TryLock()) return false;
   Hold();
   // The work that is being submitted may contain a wait for the host.
   const bool now = !group_.Busy() || (in_spite_of_work && !group_.gpu.AnySpaceWaitsForTheHost());
   if (now) call();
   Open();
+  turn_.Unlock();
   return now;
 }
 
 void IdleWindow::WaitUntilOpen() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  opened_.wait(lock, [this] { return !holding(); });
+  MutexLock lock(&mutex_);
+  opened_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !holding(); });
 }
 
 void IdleWindow::Open() {
   {
     // The lock makes sure that a waiter either sees the change or sleeps already.
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     holding_.store(false);
   }
-  opened_.notify_all();
+  opened_.SignalAll();
 }
 
 }  // namespace detshare::cuda

@@ -17,11 +17,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 
 #include "absl/status/status.h"
+#include "proto/mutex.h"
 
 namespace detshare::cuda {
 
@@ -53,10 +52,10 @@ class IdleWindow {
   void Open();
 
   CudaGroup& group_;
-  std::mutex turn_;                   // held by the thread that makes or tries a call
+  Mutex turn_;                        // held by the thread that makes or tries a call
   std::atomic<bool> holding_{false};  // tells submitting threads to wait; see holding()
-  std::mutex mutex_;                  // with opened_: for the threads that are held back
-  std::condition_variable opened_;
+  Mutex mutex_;                       // with opened_: for the threads that are held back
+  CondVar opened_;
 };
 
 }  // namespace detshare::cuda

@@ -18,7 +18,7 @@ CUresult MemoryWaits::Submit(CUstream stream, absl::Span<const MemoryOp> operati
     if (operation.is_wait()) batch.waits.push_back(operation);
   }
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     Prune();
     if (!spare_.empty()) {
       batch.passed = spare_.back();
@@ -31,12 +31,12 @@ CUresult MemoryWaits::Submit(CUstream stream, absl::Span<const MemoryOp> operati
   }
   const auto place = made.begin();
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     batches_.splice(batches_.end(), made);
   }
   CUresult result = submit();
   if (result == CUDA_SUCCESS) result = api_.cuEventRecord(batch.passed, stream);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   batch.submitted = true;
   if (result != CUDA_SUCCESS) {
     spare_.push_back(batch.passed);
@@ -46,13 +46,13 @@ CUresult MemoryWaits::Submit(CUstream stream, absl::Span<const MemoryOp> operati
 }
 
 bool MemoryWaits::Pending() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   Prune();
   return !batches_.empty();
 }
 
 std::vector<MemoryOp> MemoryWaits::OneOfEachStream() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   Prune();
   std::vector<MemoryOp> waits;
   std::set<CUstream> seen;

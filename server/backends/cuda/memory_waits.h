@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <mutex>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/memory_op.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/driver_api.h"
 
 namespace detshare::cuda {
@@ -43,13 +43,13 @@ class MemoryWaits {
     std::vector<MemoryOp> waits;
     size_t turn = 0;
   };
-  // Forgets batches that have ended. Called with mutex_ held.
-  void Prune();
+  // Forgets batches that have ended.
+  void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const DriverApi& api_;
-  std::mutex mutex_;  // guards the rest
-  std::list<Batch> batches_;
-  std::vector<CUevent> spare_;
+  Mutex mutex_;
+  std::list<Batch> batches_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CUevent> spare_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::cuda

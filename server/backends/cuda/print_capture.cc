@@ -14,7 +14,7 @@ PrintCapture& PrintCapture::Get() {
 }
 
 std::string PrintCapture::During(const std::function<void()>& run) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   // Uses a file and not a pipe, because the driver writes before any thread could read.
   if (file_ < 0) file_ = memfd_create("detshare-print", MFD_CLOEXEC);
   fflush(stdout);

@@ -4,8 +4,9 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
+
+#include "proto/mutex.h"
 
 namespace detshare::cuda {
 
@@ -20,8 +21,8 @@ class PrintCapture {
 
  private:
   PrintCapture() = default;
-  std::mutex mutex_;
-  int file_ = -1;
+  Mutex mutex_;
+  int file_ ABSL_GUARDED_BY(mutex_) = -1;
 };
 
 }  // namespace detshare::cuda

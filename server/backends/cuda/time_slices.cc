@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "policy/status_macros.h"
+#include "proto/mutex.h"
 
 namespace detshare::cuda {
 namespace {
@@ -55,9 +55,9 @@ constexpr uint32_t kSetTimeSlice = 0xa06c0103;
 constexpr uint32_t kGetTimeSlice = 0xa06c0104;
 
 struct Recording {
-  std::mutex mutex;
-  bool on = false;                   // guarded by mutex
-  std::vector<ChannelGroup> groups;  // guarded by mutex
+  Mutex mutex;
+  bool on ABSL_GUARDED_BY(mutex) = false;
+  std::vector<ChannelGroup> groups ABSL_GUARDED_BY(mutex);
 };
 
 Recording& TheRecording() {
@@ -89,7 +89,7 @@ void Look(int descriptor, unsigned long request, const void* argument) {
   const auto* const group = reinterpret_cast<const GroupParameters*>(call.parameters);
   if (group->engine != kComputeEngine) return;
   Recording& recording = TheRecording();
-  const std::lock_guard<std::mutex> lock(recording.mutex);
+  const MutexLock lock(&recording.mutex);
   if (recording.on) recording.groups.emplace_back(descriptor, call.client, call.object);
 }
 
@@ -124,20 +124,20 @@ absl::StatusOr<std::chrono::microseconds> ChannelGroup::TimeSlice() const {
 
 ChannelGroupRecorder::ChannelGroupRecorder() {
   Recording& recording = TheRecording();
-  const std::lock_guard<std::mutex> lock(recording.mutex);
+  const MutexLock lock(&recording.mutex);
   recording.on = true;
   recording.groups.clear();
 }
 
 ChannelGroupRecorder::~ChannelGroupRecorder() {
   Recording& recording = TheRecording();
-  const std::lock_guard<std::mutex> lock(recording.mutex);
+  const MutexLock lock(&recording.mutex);
   recording.on = false;
 }
 
 std::vector<ChannelGroup> ChannelGroupRecorder::compute_groups() const {
   Recording& recording = TheRecording();
-  const std::lock_guard<std::mutex> lock(recording.mutex);
+  const MutexLock lock(&recording.mutex);
   return recording.groups;
 }
 

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "proto/mutex.h"
 #include "server/backends/soft/ptx/host_services.h"
 
 namespace detshare::soft {
@@ -26,13 +26,13 @@ class Conditions final : public ptx::GraphConditions {
     condition->default_value = default_value;
     condition->assign_default = assign_default;
     condition->value.store(default_value, std::memory_order_relaxed);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     conditions_.push_back(std::move(condition));
     return conditions_.size();
   }
   // Null when no condition has this handle.
   std::shared_ptr<Condition> Find(uint64_t handle) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     return handle - 1 < conditions_.size() ? conditions_[handle - 1] : nullptr;
   }
   bool Set(uint64_t handle, uint32_t value) override {
@@ -43,8 +43,8 @@ class Conditions final : public ptx::GraphConditions {
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Condition>> conditions_;
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<Condition>> conditions_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::soft

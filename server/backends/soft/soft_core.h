@@ -2,10 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/soft/soft_engine.h"
 #include "server/backends/soft/soft_memory.h"
 #include "server/backends/soft/soft_physical_memory.h"
@@ -41,11 +41,11 @@ class SoftMarker final : public Marker {
   SoftMarker(const Core& core, bool timed) : core(core), timed(timed) {}
 
   std::shared_ptr<Point> point() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     return point_;
   }
   void set_point(std::shared_ptr<Point> point) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(&mutex_);
     point_ = std::move(point);
   }
 
@@ -53,8 +53,8 @@ class SoftMarker final : public Marker {
   const bool timed;
 
  private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<Point> point_;  // null until the marker is recorded
+  mutable Mutex mutex_;
+  std::shared_ptr<Point> point_ ABSL_GUARDED_BY(mutex_);  // null until the marker is recorded
 };
 
 }  // namespace detshare::soft

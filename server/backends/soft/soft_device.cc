@@ -30,6 +30,8 @@ class SoftQueue final : public Queue {
   SoftQueue(Core& core, SmRange sms, bool urgent)
       : core_(core), sms_(sms), state_(std::make_shared<QueueState>(urgent)) {}
 
+  void Serve(AddressSpace& space) override { owner_ = StateOf(space); }
+
   absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                       absl::Span<const std::byte> parameters) override {
     absl::StatusOr<GridRequest> request =
@@ -98,6 +100,7 @@ class SoftQueue final : public Queue {
   absl::Status Record(Marker& marker) override {
     Operation operation;
     operation.kind = Operation::Kind::kRecord;
+    operation.owner = owner_.lock();
     operation.point = std::make_shared<Point>();
     static_cast<SoftMarker&>(marker).set_point(operation.point);
     core_.engine.Submit(state_, std::move(operation));
@@ -107,6 +110,7 @@ class SoftQueue final : public Queue {
   absl::Status Wait(Marker& marker) override {
     const auto& soft = static_cast<SoftMarker&>(marker);
     Operation operation;
+    operation.owner = owner_.lock();
     operation.point = soft.point();
     if (operation.point == nullptr) return absl::OkStatus();
     if (&soft.core == &core_) {
@@ -142,6 +146,8 @@ class SoftQueue final : public Queue {
   const SmRange sms_;
   // The engine holds the state, too, while the queue has work.
   const std::shared_ptr<QueueState> state_;
+  // Of the session that uses the queue. A queue in the pool keeps no ended session's memory.
+  std::weak_ptr<SpaceState> owner_;
 };
 
 class SoftPartition final : public Partition {

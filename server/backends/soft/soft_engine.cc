@@ -40,16 +40,21 @@ Engine::Engine(int worker_threads, Timeline& timeline) : timeline_(timeline) {
 
 Engine::~Engine() {
   {
-    const Lock lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  wake_.notify_all();
+  wake_.SignalAll();
   for (std::thread& worker : workers_) worker.join();
 }
 
 void Engine::Submit(const std::shared_ptr<QueueState>& queue, Operation operation) {
   if (operation.space != nullptr) operation.space->BeginWork();
-  Lock lock(mutex_);
+  if (operation.owner == nullptr) operation.owner = operation.space;
+  if (operation.owner != nullptr) {
+    const uint64_t extra = operation.job != nullptr ? operation.job->extra_bytes() : 0;
+    operation.held = HeldMemory(std::move(operation.owner), kOperationBytes + extra);
+  }
+  const MutexLock lock(&mutex_);
   if (operation.kind != Operation::Kind::kWriteFence &&
       operation.kind != Operation::Kind::kWaitFence && operation.kind != Operation::Kind::kMemory) {
     operation.entry = timeline_.Submit(queue->track);
@@ -64,26 +69,26 @@ void Engine::Submit(const std::shared_ptr<QueueState>& queue, Operation operatio
     queue->busy = true;
     Job::Chunk chunk;
     while (job->Claim(&chunk) == Job::Claimed::kChunk) {
-      lock.unlock();
+      mutex_.Unlock();
       job->Perform(&chunk);
-      lock.lock();
+      mutex_.Lock();
       if (job->Finish(&chunk)) break;
     }
-    ConcludeHead(queue, lock);
+    ConcludeHead(queue);
     return;
   }
   Advance(queue);
 }
 
 bool Engine::Reached(const Point& point) {
-  const Lock lock(mutex_);
+  const MutexLock lock(&mutex_);
   return point.reached.load(std::memory_order_relaxed) != 0;
 }
 
 void Engine::Wake() {
-  const Lock lock(mutex_);
+  const MutexLock lock(&mutex_);
   PollFences();
-  wake_.notify_one();
+  wake_.Signal();
 }
 
 void Engine::Retire(QueueState& queue) {
@@ -117,7 +122,7 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
           }
           queue->busy = true;
           running_.push_back(queue);
-          if (idle_ > 0) wake_.notify_one();
+          if (idle_ > 0) wake_.Signal();
           break;
         case Operation::Kind::kWriteFence:
           // Publishes all earlier work of this queue to the client or thread that polls the fence.
@@ -173,21 +178,21 @@ void Engine::WaitAndPoll(const std::shared_ptr<QueueState>& queue) {
   queue->waiting = true;
   fence_waiters_.push_back(queue);
   // A sleeping worker must begin to poll.
-  if (idle_ > 0 && !polling_) wake_.notify_one();
+  if (idle_ > 0 && !polling_) wake_.Signal();
 }
 
-void Engine::ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock) {
+void Engine::ConcludeHead(const std::shared_ptr<QueueState>& queue) {
   const std::shared_ptr<Job> job = queue->operations.front().job;
   const Timeline::EntryPtr entry = queue->operations.front().entry;
-  lock.unlock();
+  mutex_.Unlock();
   job->Conclude(timeline_, entry);
-  lock.lock();
+  mutex_.Lock();
   queue->busy = false;
   Retire(*queue);
   Advance(queue);
 }
 
-bool Engine::RunOneChunk(Lock& lock) {
+bool Engine::RunOneChunk() {
   for (size_t tries = running_.size(); tries > 0; --tries) {
     // The task goes to the end of the line, so that the next worker begins with the next task.
     const std::shared_ptr<QueueState> queue = std::move(running_.front());
@@ -201,15 +206,15 @@ bool Engine::RunOneChunk(Lock& lock) {
     bool finished = claimed == Job::Claimed::kFinished;
     if (!finished) {
       const bool nobody_looks = !fence_waiters_.empty() && !polling_;
-      if (idle_ > 0 && (job->HasMore() || nobody_looks || running_.size() > 1)) wake_.notify_one();
-      lock.unlock();
+      if (idle_ > 0 && (job->HasMore() || nobody_looks || running_.size() > 1)) wake_.Signal();
+      mutex_.Unlock();
       job->Perform(&chunk);
-      lock.lock();
+      mutex_.Lock();
       finished = job->Finish(&chunk);
     }
     if (finished) {
       std::erase(running_, queue);
-      ConcludeHead(queue, lock);
+      ConcludeHead(queue);
     }
     return true;
   }
@@ -226,18 +231,18 @@ void Engine::PollFences() {
 }
 
 void Engine::Work() {
-  Lock lock(mutex_);
+  const MutexLock lock(&mutex_);
   while (!stopping_) {
     if (!fence_waiters_.empty() && std::chrono::steady_clock::now() - last_poll_ >= kPollInterval)
       PollFences();
-    if (RunOneChunk(lock)) continue;
+    if (RunOneChunk()) continue;
     ++idle_;
     if (!fence_waiters_.empty() && !polling_) {
       polling_ = true;
-      wake_.wait_for(lock, kPollInterval);
+      wake_.WaitFor(&mutex_, kPollInterval);
       polling_ = false;
     } else {
-      wake_.wait(lock);
+      wake_.Wait(&mutex_);
     }
     --idle_;
   }

@@ -26,15 +26,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "coroutine_runtime/memory_op.h"
+#include "proto/mutex.h"
 #include "server/backends/soft/soft_memory.h"
 #include "server/backends/soft/soft_timing.h"
 
@@ -72,6 +71,8 @@ class Job {
   virtual std::shared_ptr<Point> PointIfSkipped();
   // True for work so short that the submitting thread does it faster than it wakes a worker.
   virtual bool IsShort() const { return false; }
+  // The memory that the task holds beyond what every operation takes (kOperationBytes).
+  virtual uint64_t extra_bytes() const { return 0; }
 };
 
 struct QueueState;
@@ -86,6 +87,9 @@ struct Point {
   std::shared_ptr<TimePoint> time = std::make_shared<TimePoint>();
 };
 
+// About what an operation takes in its queue, with its task and its entry in virtual time.
+inline constexpr uint64_t kOperationBytes = 1024;
+
 struct Operation {
   enum class Kind { kJob, kWriteFence, kWaitFence, kMemory, kRecord, kWait };
   Kind kind = Kind::kJob;
@@ -98,6 +102,9 @@ struct Operation {
   MemoryOp memory;                                 // kMemory: a wait or a write
   uint64_t value = 0;
   Timeline::EntryPtr entry;  // null for fences and memory, which take no virtual time
+  // Whose memory the operation takes, if it has no `space`; null: the daemon's.
+  std::shared_ptr<SpaceState> owner;
+  HeldMemory held;  // set by the engine
 };
 
 // The engine's side of a queue; guarded by the engine's mutex.
@@ -127,31 +134,31 @@ class Engine {
   void Wake();
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
-
   void Work();
   // Carries out the operations at the head of `first` that need no wait and no worker, and those of
   // the queues that it lets go on.
-  void Advance(std::shared_ptr<QueueState> first);
+  void Advance(std::shared_ptr<QueueState> first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes the operation at the head of `queue`, which was done or skipped.
-  void Retire(QueueState& queue);
-  // Takes a piece of a running task and does it. False when no task has a piece left.
-  bool RunOneChunk(Lock& lock);
-  void ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock);
+  void Retire(QueueState& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes a piece of a running task and does it, without the mutex. False when no task has a piece
+  // left.
+  bool RunOneChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the mutex up meanwhile.
+  void ConcludeHead(const std::shared_ptr<QueueState>& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The operation at the head waits for a fence or a word of memory. Workers must poll for it.
-  void WaitAndPoll(const std::shared_ptr<QueueState>& queue);
-  void PollFences();
+  void WaitAndPoll(const std::shared_ptr<QueueState>& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PollFences() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Timeline& timeline_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  int idle_ = 0;          // workers that sleep
-  bool polling_ = false;  // a sleeping worker wakes up every 50 us to poll
-  std::deque<std::shared_ptr<QueueState>>
-      running_;  // queues whose heads are running tasks; the first is next
-  std::vector<std::shared_ptr<QueueState>> fence_waiters_;
-  std::chrono::steady_clock::time_point last_poll_;
+  Mutex mutex_;
+  CondVar wake_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  int idle_ ABSL_GUARDED_BY(mutex_) = 0;          // workers that sleep
+  bool polling_ ABSL_GUARDED_BY(mutex_) = false;  // a sleeping worker wakes up every 50 us to poll
+  // Queues whose heads are running tasks. The first is next.
+  std::deque<std::shared_ptr<QueueState>> running_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<QueueState>> fence_waiters_ ABSL_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point last_poll_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> workers_;
 };
 

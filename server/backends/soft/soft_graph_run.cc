@@ -24,9 +24,10 @@ class OneStep : public Job {
   bool claimed_ = false;
 };
 
-Operation RecordOf(std::shared_ptr<Point> point) {
+Operation RecordOf(std::shared_ptr<Point> point, std::shared_ptr<SpaceState> owner) {
   Operation operation;
   operation.kind = Operation::Kind::kRecord;
+  operation.owner = std::move(owner);
   operation.point = std::move(point);
   return operation;
 }
@@ -78,7 +79,7 @@ class GraphRun::Decision final : public OneStep {
         space.SetFault(CudaResultOf(work.status()), std::string(work.status().message()));
       }
     }
-    run_.plan_->core->engine.Submit(queue_, RecordOf(std::move(over_)));
+    run_.plan_->core->engine.Submit(queue_, RecordOf(std::move(over_), run_.plan_->space));
   }
 
   // When the work is skipped, the loop ends.
@@ -221,13 +222,14 @@ void GraphRun::SubmitJob(std::unique_ptr<Job> job, const std::shared_ptr<QueueSt
 void GraphRun::Wait(const std::shared_ptr<QueueState>& queue, std::shared_ptr<Point> point) const {
   Operation operation;
   operation.kind = Operation::Kind::kWait;
+  operation.owner = plan_->space;
   operation.point = std::move(point);
   plan_->core->engine.Submit(queue, std::move(operation));
 }
 
 std::shared_ptr<Point> GraphRun::Record(const std::shared_ptr<QueueState>& queue) const {
   auto point = std::make_shared<Point>();
-  plan_->core->engine.Submit(queue, RecordOf(point));
+  plan_->core->engine.Submit(queue, RecordOf(point, plan_->space));
   return point;
 }
 

@@ -116,6 +116,11 @@ Job::Claimed GridJob::Claim(Chunk* chunk) {
   return Claimed::kChunk;
 }
 
+uint64_t GridJob::extra_bytes() const {
+  return sizeof(GridJob) + launch_->config().params.size() +
+         durations_.size() * sizeof(Picoseconds);
+}
+
 bool GridJob::HasMore() const { return !Stopped() && (!ready_.empty() || MayBegin()); }
 
 void GridJob::Begin(Runner& runner) {
@@ -213,8 +218,13 @@ void GridJob::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
         absl::StrCat("kernel ", launch_->kernel().name, " printed too much; the rest is lost"));
   }
   if (faulted_.load(std::memory_order_relaxed)) {
-    const std::string message = fault_.ToString();
-    if (request_.space->SetFault(ResultOf(fault_.kind), message)) request_.log(message);
+    ptx::Fault fault;
+    {
+      const MutexLock lock(&fault_mutex_);
+      fault = fault_;
+    }
+    const std::string message = fault.ToString();
+    if (request_.space->SetFault(ResultOf(fault.kind), message)) request_.log(message);
   }
   if (done_units_ == units_) {
     timeline.EndKernel(entry, request_.placement, std::move(durations_), sum_);
@@ -231,7 +241,7 @@ void GridJob::Print(std::string_view text) {
 }
 
 void GridJob::KeepFault(uint64_t unit, const ptx::Fault& fault) {
-  const std::lock_guard lock(fault_mutex_);
+  const MutexLock lock(&fault_mutex_);
   if (faulted_.load(std::memory_order_relaxed) && unit > fault_unit_) return;
   fault_unit_ = unit;
   fault_ = fault;

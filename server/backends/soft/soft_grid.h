@@ -8,13 +8,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/mutex.h"
 #include "server/backends/soft/ptx/block_runner.h"
 #include "server/backends/soft/soft_engine.h"
 
@@ -44,6 +44,7 @@ class GridJob final : public Job, private ptx::OutputSink {
 
   Claimed Claim(Chunk* chunk) override;
   bool HasMore() const override;
+  uint64_t extra_bytes() const override;
   void Perform(Chunk* chunk) override;
   bool Finish(Chunk* chunk) override;
   // Passes on the text that the units printed, in the order of the units. Then sets the fault of
@@ -101,9 +102,9 @@ class GridJob final : public Job, private ptx::OutputSink {
   // By unit. The worker that runs a unit writes its duration; Conclude reads them.
   std::vector<Picoseconds> durations_;
   // The fault of the lowest unit that has one. All units stop soon after the first fault.
-  std::mutex fault_mutex_;
-  uint64_t fault_unit_ = 0;
-  ptx::Fault fault_;
+  Mutex fault_mutex_;
+  uint64_t fault_unit_ ABSL_GUARDED_BY(fault_mutex_) = 0;
+  ptx::Fault fault_ ABSL_GUARDED_BY(fault_mutex_);
   std::atomic<bool> faulted_{false};     // relaxed: fault_mutex_ publishes fault_
   std::atomic<uint64_t> text_bytes_{0};  // relaxed: a count that publishes nothing
 };

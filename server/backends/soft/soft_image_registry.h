@@ -4,10 +4,9 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
-#include <shared_mutex>
 #include <utility>
 
+#include "proto/mutex.h"
 #include "server/backends/soft/ptx/texture.h"
 
 namespace detshare::soft {
@@ -17,12 +16,12 @@ namespace detshare::soft {
 class ImageRegistry final : public ptx::ImageTable {
  public:
   uint64_t AddTexture(ptx::Texture texture) {
-    const std::unique_lock lock(mutex_);
+    const WriterMutexLock lock(&mutex_);
     textures_.emplace(++last_, std::move(texture));
     return last_;
   }
   uint64_t AddSurface(ptx::Image image) {
-    const std::unique_lock lock(mutex_);
+    const WriterMutexLock lock(&mutex_);
     surfaces_.emplace(++last_, std::move(image));
     return last_;
   }
@@ -31,30 +30,30 @@ class ImageRegistry final : public ptx::ImageTable {
   using TextureHolder = std::map<uint64_t, ptx::Texture>::node_type;
   using SurfaceHolder = std::map<uint64_t, ptx::Image>::node_type;
   TextureHolder RemoveTexture(uint64_t handle) {
-    const std::unique_lock lock(mutex_);
+    const WriterMutexLock lock(&mutex_);
     return textures_.extract(handle);
   }
   SurfaceHolder RemoveSurface(uint64_t handle) {
-    const std::unique_lock lock(mutex_);
+    const WriterMutexLock lock(&mutex_);
     return surfaces_.extract(handle);
   }
 
   const ptx::Texture* FindTexture(uint64_t handle) const override {
-    const std::shared_lock lock(mutex_);
+    const ReaderMutexLock lock(&mutex_);
     const auto found = textures_.find(handle);
     return found == textures_.end() ? nullptr : &found->second;
   }
   const ptx::Image* FindSurface(uint64_t handle) const override {
-    const std::shared_lock lock(mutex_);
+    const ReaderMutexLock lock(&mutex_);
     const auto found = surfaces_.find(handle);
     return found == surfaces_.end() ? nullptr : &found->second;
   }
 
  private:
-  mutable std::shared_mutex mutex_;
-  uint64_t last_ = 0;
-  std::map<uint64_t, ptx::Texture> textures_;
-  std::map<uint64_t, ptx::Image> surfaces_;
+  mutable SharedMutex mutex_;
+  uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, ptx::Texture> textures_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, ptx::Image> surfaces_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::soft

@@ -129,7 +129,7 @@ SoftKernel::SoftKernel(const DeviceProperties& device, std::shared_ptr<LoadedMod
 }
 
 std::array<int32_t, 24> SoftKernel::attributes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   return info_.attributes;
 }
 
@@ -146,7 +146,7 @@ KernelResources SoftKernel::resources() const {
 
 absl::Status SoftKernel::SetAttribute(int attribute, int value) {
   const auto refuse = [&](const char* reason) { return CudaError(kCudaErrorInvalidValue, reason); };
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   auto& a = info_.attributes;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
@@ -243,7 +243,7 @@ std::vector<std::string> SoftLibrary::KernelNames() const {
 absl::StatusOr<Kernel*> SoftLibrary::GetKernel(std::string_view name) {
   const int index = module_->module->FindKernel(name);
   if (index < 0) return NotFound("kernel", name);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   std::unique_ptr<SoftKernel>& kernel = kernels_[index];
   if (kernel == nullptr) kernel = std::make_unique<SoftKernel>(device_, module_, index);
   return kernel.get();

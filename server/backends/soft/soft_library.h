@@ -4,12 +4,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/soft/occupancy.h"
 #include "server/backends/soft/ptx/module.h"
 #include "server/backends/soft/soft_memory.h"
@@ -58,7 +58,7 @@ class SoftKernel final : public Kernel {
   const DeviceProperties& device_;
   const std::shared_ptr<LoadedModule> module_;
   const size_t index_;
-  mutable std::mutex mutex_;  // guards info_.attributes
+  mutable Mutex mutex_;  // guards info_.attributes
   KernelInfo info_;
 };
 
@@ -73,8 +73,9 @@ class SoftLibrary final : public Library {
  private:
   const DeviceProperties& device_;
   const std::shared_ptr<LoadedModule> module_;
-  std::mutex mutex_;
-  std::map<size_t, std::unique_ptr<SoftKernel>> kernels_;  // each made at its first use
+  Mutex mutex_;
+  // Each made at its first use.
+  std::map<size_t, std::unique_ptr<SoftKernel>> kernels_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::soft

@@ -34,7 +34,7 @@ void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 bool RangeTable::Add(uint64_t begin, uint64_t bytes, Kind kind) {
   if (bytes == 0 || begin > UINT64_MAX - bytes) return false;
-  const std::unique_lock lock(mutex_);
+  const WriterMutexLock lock(&mutex_);
   const auto next = ranges_.lower_bound(begin);
   if (next != ranges_.end() && next->first < begin + bytes) return false;
   if (next != ranges_.begin() && std::prev(next)->second.end > begin) return false;
@@ -43,7 +43,7 @@ bool RangeTable::Add(uint64_t begin, uint64_t bytes, Kind kind) {
 }
 
 uint64_t RangeTable::Remove(uint64_t begin, Kind kind) {
-  const std::unique_lock lock(mutex_);
+  const WriterMutexLock lock(&mutex_);
   const auto found = ranges_.find(begin);
   if (found == ranges_.end() || found->second.kind != kind) return 0;
   const uint64_t bytes = found->second.end - begin;
@@ -52,14 +52,14 @@ uint64_t RangeTable::Remove(uint64_t begin, Kind kind) {
 }
 
 bool RangeTable::Has(uint64_t begin, uint64_t bytes, Kind kind) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderMutexLock lock(&mutex_);
   const auto found = ranges_.find(begin);
   return found != ranges_.end() && found->second.kind == kind && found->second.end - begin == bytes;
 }
 
 bool RangeTable::SetShared(uint64_t begin, uint64_t bytes, MemoryAccess access) {
   if (bytes == 0 || begin > UINT64_MAX - bytes) return false;
-  const std::unique_lock lock(mutex_);
+  const WriterMutexLock lock(&mutex_);
   auto next = ranges_.lower_bound(begin);
   if (next != ranges_.end() && next->first == begin) {
     if (next->second.end != begin + bytes || !IsShared(next->second.kind)) return false;
@@ -77,7 +77,7 @@ bool RangeTable::SetShared(uint64_t begin, uint64_t bytes, MemoryAccess access) 
 bool RangeTable::Covers(uint64_t begin, uint64_t bytes, bool write) const {
   if (begin > UINT64_MAX - bytes) return false;
   const uint64_t end = begin + bytes;
-  const std::shared_lock lock(mutex_);
+  const ReaderMutexLock lock(&mutex_);
   auto next = ranges_.upper_bound(begin);
   if (next == ranges_.begin()) return false;
   for (auto range = std::prev(next); range != ranges_.end() && range->first <= begin; ++range) {
@@ -90,14 +90,14 @@ bool RangeTable::Covers(uint64_t begin, uint64_t bytes, bool write) const {
 }
 
 bool RangeTable::Overlaps(uint64_t begin, uint64_t bytes) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderMutexLock lock(&mutex_);
   const auto next = ranges_.lower_bound(begin);
   return (next != ranges_.end() && next->first < begin + bytes) ||
          (next != ranges_.begin() && std::prev(next)->second.end > begin);
 }
 
 bool RangeTable::FindMapped(uint64_t address, uint64_t* begin, uint64_t* end) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderMutexLock lock(&mutex_);
   const auto next = ranges_.upper_bound(address);
   if (next == ranges_.begin()) return false;
   const auto found = std::prev(next);
@@ -108,7 +108,7 @@ bool RangeTable::FindMapped(uint64_t address, uint64_t* begin, uint64_t* end) co
 }
 
 bool RangeTable::IsHost(uint64_t address) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderMutexLock lock(&mutex_);
   const auto next = ranges_.upper_bound(address);
   if (next == ranges_.begin()) return false;
   const auto range = std::prev(next);
@@ -116,7 +116,7 @@ bool RangeTable::IsHost(uint64_t address) const {
 }
 
 uint64_t RangeTable::DeviceBytes() const {
-  const std::shared_lock lock(mutex_);
+  const ReaderMutexLock lock(&mutex_);
   uint64_t bytes = 0;
   for (const auto& [begin, range] : ranges_) {
     if (range.kind != Kind::kHost && !IsShared(range.kind)) bytes += range.end - begin;
@@ -125,7 +125,7 @@ uint64_t RangeTable::DeviceBytes() const {
 }
 
 bool RangeTable::Find(uint64_t address, ptx::MemoryRange* range) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderMutexLock lock(&mutex_);
   const auto next = ranges_.upper_bound(address);
   if (next == ranges_.begin()) return false;
   const auto found = std::prev(next);
@@ -147,22 +147,23 @@ bool RangeTable::Find(uint64_t address, ptx::MemoryRange* range) const {
 }
 
 uint64_t AccessGate::Enter() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   ++inside_[epoch_ % 2];
   return epoch_;
 }
 
 void AccessGate::Leave(uint64_t epoch) {
-  const std::lock_guard lock(mutex_);
-  if (--inside_[epoch % 2] == 0) left_.notify_all();
+  const MutexLock lock(&mutex_);
+  if (--inside_[epoch % 2] == 0) left_.SignalAll();
 }
 
 void AccessGate::Drain() {
-  const std::lock_guard drain(drain_mutex_);
-  std::unique_lock lock(mutex_);
+  const MutexLock drain(&drain_mutex_);
+  MutexLock lock(&mutex_);
   // All work inside entered in this epoch: the previous call drained the epoch before.
   const uint64_t old = epoch_++;
-  left_.wait(lock, [&] { return inside_[old % 2] == 0; });
+  left_.Wait(&mutex_,
+             [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return inside_[old % 2] == 0; });
 }
 
 SpaceState::SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget,
@@ -191,12 +192,12 @@ absl::StatusOr<std::shared_ptr<SpaceState>> SpaceState::Create(uint64_t base, ui
 }
 
 void SpaceState::Close() {
-  const std::lock_guard lock(globals_mutex_);
+  const MutexLock lock(&globals_mutex_);
   if (closed_) return;
   closed_ = true;
   budget_.Give(ranges_.DeviceBytes());
   munmap(Pointer(base_), reserved_);
-  const std::lock_guard physical_lock(physical_mutex_);
+  const MutexLock physical_lock(&physical_mutex_);
   g_placed.fetch_sub(static_cast<int>(physical_.size()), std::memory_order_relaxed);
   physical_.clear();
 }
@@ -206,7 +207,7 @@ absl::Status SpaceState::Map(uint64_t address, uint64_t bytes) {
     return CudaError(kCudaErrorInvalidValue,
                      "memory is mapped in granules, inside the session's range");
   }
-  const std::lock_guard lock(physical_mutex_);
+  const MutexLock lock(&physical_mutex_);
   if (Overlaps(address, bytes))
     return CudaError(kCudaErrorInvalidValue, "memory is mapped there already");
   if (!budget_.Take(bytes))
@@ -246,7 +247,7 @@ absl::Status SpaceState::MapPhysical(uint64_t address, uint64_t bytes,
     return CudaError(kCudaErrorInvalidValue,
                      "physical memory is mapped in pages, inside the session's range");
   }
-  const std::lock_guard lock(physical_mutex_);
+  const MutexLock lock(&physical_mutex_);
   if (Overlaps(address, bytes) || ranges_.Overlaps(address, bytes))
     return CudaError(kCudaErrorInvalidValue, "memory is mapped there already");
   if (g_placed.fetch_add(1, std::memory_order_relaxed) >= kMaxPlaced ||
@@ -259,7 +260,7 @@ absl::Status SpaceState::MapPhysical(uint64_t address, uint64_t bytes,
 }
 
 absl::Status SpaceState::UnmapPhysical(uint64_t address, uint64_t bytes) {
-  const std::lock_guard lock(physical_mutex_);
+  const MutexLock lock(&physical_mutex_);
   const auto found = physical_.find(address);
   if (found == physical_.end() || found->second.bytes != bytes) {
     return CudaError(kCudaErrorInvalidValue, "only what was mapped can be unmapped");
@@ -277,7 +278,7 @@ absl::Status SpaceState::UnmapPhysical(uint64_t address, uint64_t bytes) {
 
 absl::Status SpaceState::SetAccess(uint64_t address, uint64_t bytes, MemoryAccess access) {
   if (InLowerPart(address, bytes)) {
-    const std::lock_guard lock(physical_mutex_);
+    const MutexLock lock(&physical_mutex_);
     const auto found = physical_.find(address);
     if (found == physical_.end() || found->second.bytes != bytes)
       return CudaError(kCudaErrorInvalidValue, "not a range that one call has mapped");
@@ -291,7 +292,7 @@ absl::Status SpaceState::SetAccess(uint64_t address, uint64_t bytes, MemoryAcces
 
 absl::StatusOr<PhysicalRange> SpaceState::Behind(uint64_t address) const {
   {
-    const std::lock_guard lock(physical_mutex_);
+    const MutexLock lock(&physical_mutex_);
     const auto next = physical_.upper_bound(address);
     if (next != physical_.begin() &&
         address - std::prev(next)->first < std::prev(next)->second.bytes)
@@ -325,7 +326,7 @@ absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t ali
     return CudaError(kCudaErrorOutOfMemory, "a module's variables do not fit");
   }
   const uint64_t room = std::max<uint64_t>(bytes, 1);
-  const std::lock_guard lock(globals_mutex_);
+  const MutexLock lock(&globals_mutex_);
   if (closed_) return CudaError(kCudaErrorInvalidContext, "the session is gone");
   uint64_t ceiling = base_ + reserved_;
   auto below = globals_.end();
@@ -350,7 +351,7 @@ absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t ali
 }
 
 void SpaceState::FreeGlobal(uint64_t address, RangeTable::Kind kind) {
-  const std::lock_guard lock(globals_mutex_);
+  const MutexLock lock(&globals_mutex_);
   if (closed_) return;
   const uint64_t bytes = ranges_.Remove(address, kind);
   if (bytes == 0) return;
@@ -360,7 +361,7 @@ void SpaceState::FreeGlobal(uint64_t address, RangeTable::Kind kind) {
 }
 
 bool SpaceState::SetHeapBytes(uint64_t bytes) {
-  const std::lock_guard lock(heap_mutex_);
+  const MutexLock lock(&heap_mutex_);
   if (heap_base_ != 0) return bytes == heap_bytes_;
   heap_bytes_ = bytes;
   return true;
@@ -375,7 +376,7 @@ bool SpaceState::CreateHeapLocked() {
 }
 
 uint64_t SpaceState::Allocate(uint64_t bytes) {
-  const std::lock_guard lock(heap_mutex_);
+  const MutexLock lock(&heap_mutex_);
   if (bytes == 0 || bytes > heap_bytes_) return 0;
   bytes = RoundUp(bytes, kHeapAlignment);
   if (heap_base_ == 0 && !CreateHeapLocked()) return 0;
@@ -390,12 +391,12 @@ uint64_t SpaceState::Allocate(uint64_t bytes) {
 }
 
 bool SpaceState::Free(uint64_t address) {
-  const std::lock_guard lock(heap_mutex_);
+  const MutexLock lock(&heap_mutex_);
   return heap_used_.erase(address) != 0;
 }
 
 bool SpaceState::SetFault(int result, const std::string& message) {
-  const std::lock_guard lock(fault_mutex_);
+  const MutexLock lock(&fault_mutex_);
   if (fault_.load(std::memory_order_relaxed) != 0) return false;
   fault_message_ = message;
   fault_.store(result, std::memory_order_release);

@@ -16,18 +16,16 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/soft/ptx/host_services.h"
 #include "server/backends/soft/soft_conditions.h"
 #include "server/backends/soft/soft_image_registry.h"
@@ -71,8 +69,8 @@ class RangeTable final : public ptx::MemoryGuard {
   bool Find(uint64_t address, ptx::MemoryRange* range) const override;
 
  private:
-  mutable std::shared_mutex mutex_;
-  std::map<uint64_t, Range> ranges_;  // by begin; never overlapping
+  mutable SharedMutex mutex_;
+  std::map<uint64_t, Range> ranges_ ABSL_GUARDED_BY(mutex_);  // by begin; never overlapping
 };
 
 // Lets a thread that removes memory wait until no work uses addresses that it looked up before.
@@ -102,11 +100,12 @@ class AccessGate {
   uint64_t Enter();
   void Leave(uint64_t epoch);
 
-  std::mutex drain_mutex_;  // one Drain at a time
-  std::mutex mutex_;
-  std::condition_variable left_;
-  uint64_t epoch_ = 0;
-  std::array<uint64_t, 2> inside_{};  // passes from even and from odd epochs
+  Mutex drain_mutex_;  // one Drain at a time
+  Mutex mutex_;
+  CondVar left_;
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Passes from even and from odd epochs.
+  std::array<uint64_t, 2> inside_ ABSL_GUARDED_BY(mutex_){};
 };
 
 // The state of a SoftAddressSpace, which it shares with its work in flight.
@@ -176,9 +175,13 @@ class SpaceState final : public ptx::DeviceHeap {
   void WaitIdle();
   bool working() const { return work_.load(std::memory_order_relaxed) != 0; }
 
+  // The host memory that the queued work takes (HeldMemory).
+  uint64_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
+
   uint64_t NextGridId() { return next_grid_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
  private:
+  friend class HeldMemory;
   struct Placed {
     uint64_t bytes = 0;
     std::shared_ptr<SoftPhysicalMemory> memory;
@@ -189,10 +192,11 @@ class SpaceState final : public ptx::DeviceHeap {
   bool InLowerPart(uint64_t address, uint64_t bytes) const {
     return bytes != 0 && address >= base_ && bytes <= size_ && address - base_ <= size_ - bytes;
   }
-  // Whether a mapping in `physical_` overlaps. physical_mutex_ must be held.
-  bool Overlaps(uint64_t address, uint64_t bytes) const;
+  // Whether a mapping in `physical_` overlaps.
+  bool Overlaps(uint64_t address, uint64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(physical_mutex_);
   void Clear(uint64_t address, uint64_t bytes);
-  bool CreateHeapLocked();
+  bool CreateHeapLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(heap_mutex_);
 
   const uint64_t base_;
   const uint64_t reserved_;  // bytes of the reservation
@@ -204,26 +208,51 @@ class SpaceState final : public ptx::DeviceHeap {
   AccessGate gate_;
   Conditions conditions_;
 
-  mutable std::mutex physical_mutex_;
-  std::map<uint64_t, Placed> physical_;  // by address
+  mutable Mutex physical_mutex_;
+  std::map<uint64_t, Placed> physical_ ABSL_GUARDED_BY(physical_mutex_);  // by address
 
-  std::mutex globals_mutex_;
-  bool closed_ = false;
-  std::map<uint64_t, uint64_t> globals_;  // begin -> end, page-rounded
+  Mutex globals_mutex_;
+  bool closed_ ABSL_GUARDED_BY(globals_mutex_) = false;
+  // Begin -> end, page-rounded.
+  std::map<uint64_t, uint64_t> globals_ ABSL_GUARDED_BY(globals_mutex_);
 
-  std::mutex heap_mutex_;
-  uint64_t heap_bytes_ = 8 << 20;
-  uint64_t heap_base_ = 0;
-  std::map<uint64_t, uint64_t>
-      heap_used_;  // address -> bytes; not in device memory, where kernels could write it
+  Mutex heap_mutex_;
+  uint64_t heap_bytes_ ABSL_GUARDED_BY(heap_mutex_) = 8 << 20;
+  uint64_t heap_base_ ABSL_GUARDED_BY(heap_mutex_) = 0;
+  // Address -> bytes. Not in device memory, where kernels could write it.
+  std::map<uint64_t, uint64_t> heap_used_ ABSL_GUARDED_BY(heap_mutex_);
 
   std::atomic<int> fault_{0};  // release: publishes fault_message_
-  std::mutex fault_mutex_;
+  Mutex fault_mutex_;
   std::string fault_message_;
   std::atomic<bool> abandoned_{false};
   std::atomic<uint64_t> work_{
       0};  // its release sequence publishes the effects of ended work to WaitIdle
   std::atomic<uint64_t> next_grid_{0};
+  std::atomic<uint64_t> held_{0};  // bytes; relaxed: a sum that publishes nothing
+};
+
+// Host memory that counts for a space until this object ends. Any thread, one at a time.
+class HeldMemory {
+ public:
+  HeldMemory() = default;
+  HeldMemory(std::shared_ptr<SpaceState> space, uint64_t bytes)
+      : space_(std::move(space)), bytes_(bytes) {
+    space_->held_.fetch_add(bytes_, std::memory_order_relaxed);
+  }
+  HeldMemory(HeldMemory&&) = default;
+  HeldMemory& operator=(HeldMemory&& other) noexcept {
+    std::swap(space_, other.space_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~HeldMemory() {
+    if (space_ != nullptr) space_->held_.fetch_sub(bytes_, std::memory_order_relaxed);
+  }
+
+ private:
+  std::shared_ptr<SpaceState> space_;
+  uint64_t bytes_ = 0;
 };
 
 class SoftAddressSpace final : public AddressSpace {
@@ -262,6 +291,7 @@ class SoftAddressSpace final : public AddressSpace {
   }
   absl::Status fault() const override { return state_->fault(); }
   bool Busy() const override { return state_->working(); }
+  uint64_t HeldBytes() const override { return state_->held_bytes(); }
   void Abandon() override;
   void WaitForWork() override { state_->WaitIdle(); }
 

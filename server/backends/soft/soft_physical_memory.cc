@@ -45,7 +45,7 @@ absl::StatusOr<std::shared_ptr<MemoryFile>> MemoryFile::Create(uint64_t bytes) {
 MemoryFile::~MemoryFile() { close(fd_); }
 
 absl::StatusOr<uint64_t> MemoryFile::Grow(uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (bytes > INT64_MAX - bytes_ || ftruncate(fd_, static_cast<off_t>(bytes_ + bytes)) != 0) {
     return NoFile("ftruncate");
   }

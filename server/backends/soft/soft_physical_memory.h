@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/physical_memory.h"
+#include "proto/mutex.h"
 
 namespace detshare::soft {
 
@@ -48,8 +48,8 @@ class MemoryFile {
   MemoryFile(int fd, uint64_t bytes) : fd_(fd), bytes_(bytes) {}
 
   const int fd_;
-  std::mutex mutex_;
-  uint64_t bytes_;  // guarded by mutex_
+  Mutex mutex_;
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_);
 };
 
 class SoftPhysicalMemory final : public PhysicalMemory {

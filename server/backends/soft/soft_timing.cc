@@ -88,7 +88,7 @@ Timeline::Timeline(int sm_count) : ordinary_sms_(sm_count), urgent_sms_(sm_count
 Timeline::EntryPtr Timeline::Submit(std::shared_ptr<Track> track) {
   auto entry = std::make_shared<Entry>();
   entry->track = std::move(track);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   unresolved_.push_back(entry);
   if (unresolved_.size() > backlog_limit_) {
     ResolveAllEnded();
@@ -99,7 +99,7 @@ Timeline::EntryPtr Timeline::Submit(std::shared_ptr<Track> track) {
 
 void Timeline::EndKernel(const EntryPtr& entry, const Placement& placement,
                          std::vector<Picoseconds> durations, Picoseconds sum) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   entry->kind = Entry::Kind::kKernel;
   entry->placement = placement;
   entry->durations = std::move(durations);
@@ -108,7 +108,7 @@ void Timeline::EndKernel(const EntryPtr& entry, const Placement& placement,
 }
 
 void Timeline::EndTransfer(const EntryPtr& entry, CopyEngine engine, Picoseconds duration) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   entry->kind = Entry::Kind::kTransfer;
   entry->engine = engine;
   entry->sum = duration;
@@ -116,14 +116,14 @@ void Timeline::EndTransfer(const EntryPtr& entry, CopyEngine engine, Picoseconds
 }
 
 void Timeline::EndRecord(const EntryPtr& entry, std::shared_ptr<TimePoint> point) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   entry->kind = Entry::Kind::kRecord;
   entry->point = std::move(point);
   End(entry);
 }
 
 void Timeline::EndWait(const EntryPtr& entry, std::shared_ptr<TimePoint> point, bool late) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   // The wait has not ended yet, so this resolves the record before the wait.
   if (late) ResolveAllEnded();
   entry->kind = Entry::Kind::kWait;
@@ -132,12 +132,12 @@ void Timeline::EndWait(const EntryPtr& entry, std::shared_ptr<TimePoint> point, 
 }
 
 void Timeline::EndNothing(const EntryPtr& entry) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   End(entry);
 }
 
 std::optional<Picoseconds> Timeline::At(const TimePoint& point) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (!point.resolved_) ResolveAllEnded();
   if (!point.resolved_) return std::nullopt;
   return point.at_;

@@ -40,10 +40,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "proto/mutex.h"
 #include "server/backends/soft/ptx/cost_counters.h"
 #include "server/backends/soft/soft_time_slices.h"
 
@@ -125,12 +125,12 @@ class Timeline {
   std::optional<Picoseconds> At(const TimePoint& point);
 
  private:
-  void End(const EntryPtr& entry);
-  void ResolveFront();
-  void ResolveAllEnded();
-  void Resolve(Entry& entry);
-  Picoseconds Tail(const Track& track) const;
-  void ResolveKernel(const Entry& entry);
+  void End(const EntryPtr& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ResolveFront() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ResolveAllEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Resolve(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Picoseconds Tail(const Track& track) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ResolveKernel(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For each slot of an SM the moment when it becomes free, sorted.
   using Slots = std::array<Picoseconds, kSlotsPerSm>;
   using Sms = std::vector<Slots>;
@@ -142,16 +142,16 @@ class Timeline {
   static Picoseconds PlaceUnits(const Entry& entry, Picoseconds ready, Sms& sms);
   static Picoseconds PlaceSpread(const Entry& entry, Picoseconds ready, Sms& sms);
 
-  std::mutex mutex_;
-  Sms ordinary_sms_, urgent_sms_;
-  TimeSlices slices_;
-  std::array<Picoseconds, 3> engines_{};
+  Mutex mutex_;
+  Sms ordinary_sms_ ABSL_GUARDED_BY(mutex_), urgent_sms_ ABSL_GUARDED_BY(mutex_);
+  TimeSlices slices_ ABSL_GUARDED_BY(mutex_);
+  std::array<Picoseconds, 3> engines_ ABSL_GUARDED_BY(mutex_){};
   // The number of entries that are kept for the order of submission. Beyond it, entries that have
   // ended are resolved before earlier entries that have not.
   static constexpr size_t kLongestBacklog = 1 << 16;
-  size_t backlog_limit_ = kLongestBacklog;
-  std::deque<EntryPtr>
-      unresolved_;  // in the order of submission; some may have ended or be resolved already
+  size_t backlog_limit_ ABSL_GUARDED_BY(mutex_) = kLongestBacklog;
+  // In the order of submission. Some may have ended or be resolved already.
+  std::deque<EntryPtr> unresolved_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::soft

@@ -159,6 +159,7 @@ class CopyJob final : public Transfer {
     if (request_.inline_source) request_.source = reinterpret_cast<uint64_t>(inline_source_.data());
   }
 
+  uint64_t extra_bytes() const override { return inline_source_.size(); }
   void Perform(Chunk* chunk) override {
     // Either space may remove its memory meanwhile, and then waits at its own gate.
     const AccessGate::Pass to(destination_.gate()), from(source_.gate());

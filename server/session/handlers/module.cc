@@ -137,11 +137,11 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
     if (absl::Status known = session.UseContext(args.context); !known.ok())
       return reply.Send(known);
   }
-  if (absl::Status room = session.code().CheckRoomForImage(image.size()); !room.ok())
-    return reply.Send(room);
+  absl::StatusOr<QuotaCharge> room = session.code().TakeRoomForImage(image.size());
+  if (!room.ok()) return reply.Send(room.status());
   SessionDevice& device = session.device();
-  absl::StatusOr<QuotaCharge> charge = TakeForVariables(device, image);
-  if (!charge.ok()) return reply.Send(charge.status());
+  absl::StatusOr<QuotaCharge> variables = TakeForVariables(device, image);
+  if (!variables.ok()) return reply.Send(variables.status());
   CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
   std::shared_ptr<const ManagedBlock> managed;
   const auto place =
@@ -163,8 +163,11 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   absl::Status status = library.status();
   if (library.ok()) {
     body.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
+    std::vector<QuotaCharge> charges;
+    charges.push_back(*std::move(room));
+    charges.push_back(*std::move(variables));
     const absl::StatusOr<LibraryId> id = session.code().AddLibrary(
-        device, *std::move(library), args.context, image, managed, *std::move(charge));
+        device, *std::move(library), args.context, image, managed, std::move(charges));
     status = id.status();
     if (id.ok()) body.library = *id;
     body.without_variables =

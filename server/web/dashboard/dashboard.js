@@ -132,7 +132,7 @@ function showMap(status) {
     const content = ranges.size > 0 ? bars : element("p", { className: "empty", textContent: "No session is on this device." });
     return element("div", { className: "device" }, title, content);
   });
-  const none = element("p", { className: "empty", textContent: "No user has a process of the daemon yet: nobody has looked at the devices." });
+  const none = element("p", { className: "empty", textContent: "No engine runs: nobody uses the devices." });
   byId("map").replaceChildren(...(devices.length > 0 ? devices : [none]));
 }
 
@@ -215,10 +215,10 @@ function partitionsOf(session, several) {
 
 function showSessions(status) {
   const several = status.devices.length > 1;
-  const strict = status.users.length > 0;
+  const isolated = status.engines.length > 0;
   const rows = [...status.sessions].sort((a, b) => a.session - b.session).map((session) => [
     count(session.session),
-    ...(strict ? [session.user ?? "–"] : []),
+    ...(isolated ? [session.group ?? "–"] : []),
     who(session.tenant),
     { text: session.program === "" ? "–" : session.program, className: "program" },
     session.pid === 0 ? "–" : String(session.pid),
@@ -229,22 +229,22 @@ function showSessions(status) {
     duration(session.age_ms / 1000),
   ]);
   fillTable(byId("sessions"), [
-    ["Session"], ...(strict ? [["User"]] : []), ["Tenant"], ["Program"], ["PID", true], [several ? "Device: partition" : "Partition"], ["State"], ["Operations", true], ["Memory", true], ["Age", true],
+    ["Session"], ...(isolated ? [["Isolation group"]] : []), ["Tenant"], ["Program"], ["PID", true], [several ? "Device: partition" : "Partition"], ["State"], ["Operations", true], ["Memory", true], ["Age", true],
   ], rows, "No session is open.");
   byId("sessions-hint").textContent = status.refused > 0 ? `${count(status.refused)} refused since the daemon began` : "";
 }
 
-// Users' processes, with strict isolation.
-function showUsers(status) {
-  byId("users-card").hidden = status.users.length === 0;
-  const rows = status.users.map((user) => [
-    user.name,
-    element("span", { className: user.runs && !user.responds ? "tag bad" : "tag", textContent: !user.runs ? "not running" : user.responds ? "running" : "does not reply" }),
-    count(user.sessions),
-    count(user.starts),
-    user.failures > 0 ? { text: count(user.failures), className: "late" } : "0",
+// Engines, if there are several.
+function showEngines(status) {
+  byId("engines-card").hidden = status.engines.length === 0;
+  const rows = status.engines.map((engine) => [
+    engine.group,
+    element("span", { className: engine.runs && !engine.responds ? "tag bad" : "tag", textContent: !engine.runs ? "not running" : engine.responds ? "running" : "does not reply" }),
+    count(engine.sessions),
+    count(engine.starts),
+    engine.failures > 0 ? { text: count(engine.failures), className: "late" } : "0",
   ]);
-  fillTable(byId("users"), [["User"], ["Process"], ["Sessions", true], ["Begun", true], ["Failed", true]], rows, "No user has a process.");
+  fillTable(byId("engines"), [["Isolation group"], ["Engine"], ["Sessions", true], ["Begun", true], ["Failed", true]], rows, "No engine has run.");
 }
 
 function showStatus(status) {
@@ -254,7 +254,7 @@ function showStatus(status) {
   pill.textContent = healthy ? "serving" : "a device is lost";
   pill.className = healthy ? "pill good" : "pill bad";
   const facts = [fact("policy", status.policy), fact("version", status.version), fact("up", duration(status.uptime_seconds))];
-  if (status.users.length > 0) facts.unshift(fact("isolation", "strict"));
+  if (status.engines.length > 0) facts.unshift(fact("engines", String(status.engines.length)));
   if (status.backend === "soft") facts.unshift(fact("backend", "software GPU"));
   if (status.device_losses > 0) facts.push(fact("device losses", count(status.device_losses)));
   byId("facts").replaceChildren(...facts);
@@ -263,7 +263,7 @@ function showStatus(status) {
   showTenants(status);
   showWaits(status);
   showSessions(status);
-  showUsers(status);
+  showEngines(status);
 }
 
 // ---- asking the daemon

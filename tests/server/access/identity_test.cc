@@ -9,6 +9,7 @@
 #include <future>
 
 #include "policy/config/config_file.h"
+#include "proto/preamble.h"
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "tests/server/daemon_fixture.h"
@@ -116,7 +117,8 @@ TEST_CASE("The kernel names the groups of the connecting user") {
   for (const size_t count : {size_t{0}, size_t{3}, size_t{1000}}) {
     PeerTable peers;
     std::promise<int> accepted;
-    Acceptor acceptor(*listening, peers, [&](int fd) { accepted.set_value(fd); });
+    const Identity identity;
+    Acceptor acceptor(*listening, peers, identity, [&](int fd) { accepted.set_value(fd); });
     const pid_t pid = fork();
     if (pid == 0) {
       std::vector<gid_t> groups;
@@ -124,11 +126,13 @@ TEST_CASE("The kernel names the groups of the connecting user") {
       const bool changed =
           setgroups(groups.size(), groups.data()) == 0 && setgid(4000) == 0 && setuid(3000) == 0;
       const int fd = ConnectTo(path);
+      const Preamble preamble = MakePreamble("");
+      (void)!write(fd, &preamble, sizeof(preamble));
       char byte;
       _exit(!changed ? 2 : fd >= 0 && read(fd, &byte, 1) == 0 ? 0 : 1);
     }
     const int fd = accepted.get_future().get();
-    const std::optional<Peer> peer = peers.Find("fd:" + std::to_string(fd));
+    const absl::StatusOr<Peer> peer = peers.Find("fd:" + std::to_string(fd));
     close(fd);
     int status = 0;
     waitpid(pid, &status, 0);
@@ -137,7 +141,7 @@ TEST_CASE("The kernel names the groups of the connecting user") {
       break;
     }
     CHECK(status == 0);
-    REQUIRE(peer.has_value());
+    REQUIRE(peer.ok());
     CHECK(peer->uid == 3000);
     CHECK(peer->gid == 4000);
     REQUIRE(peer->groups.size() == count);
@@ -173,9 +177,9 @@ TEST_CASE("The configuration's defaults are the daemon's defaults") {
   CHECK(backend.soft_memory == plain_backend.soft_memory);
 }
 
-TEST_CASE("Preemption is off with strict isolation, whatever the configuration says") {
+TEST_CASE("Preemption is off with several engines, whatever the configuration says") {
   for (const char* const preemption : {"auto", "off"}) {
-    for (const char* const isolation : {"shared", "strict"}) {
+    for (const char* const isolation : {"none", "user", "tenant", "group"}) {
       Config config;
       config.preemption = preemption;
       config.isolation = isolation;
@@ -183,7 +187,7 @@ TEST_CASE("Preemption is off with strict isolation, whatever the configuration s
       BackendOptions backend;
       ApplyConfig(config, &daemon, &backend);
       CHECK(backend.preemption ==
-            (preemption == std::string("auto") && isolation == std::string("shared")));
+            (preemption == std::string("auto") && isolation == std::string("none")));
     }
   }
 }

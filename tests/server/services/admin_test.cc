@@ -104,7 +104,7 @@ TEST_CASE("A killed session's client learns who ended it, its calls end, and the
 TEST_CASE("All named sessions are ended or none, and an invalid request ends none") {
   Fixture f;
   TestClient client(f.daemon.socket());
-  client.request.set_tenant("t");
+  client.tenant = "t";
   REQUIRE(client.Open());
   const uint64_t id = client.grant.session();
   CHECK(End(client, {}) == grpc::StatusCode::INVALID_ARGUMENT);
@@ -125,7 +125,7 @@ TEST_CASE("Users may end their own sessions, admins and root any session") {
   const auto alice = f.As(kAlice), bob = f.As(kBob), other_alice = f.As(kAlice),
              admin = f.As(kCarol, {5, kAdmins});
   for (TestClient* client : {alice.get(), bob.get(), other_alice.get()}) {
-    client->request.set_tenant("shared");
+    client->tenant = "shared";
     REQUIRE(client->Open());
   }
   const uint64_t a = alice->grant.session(), b = bob->grant.session(),
@@ -211,7 +211,7 @@ TEST_CASE("Events report how sessions begin and end, and can be followed by numb
   CHECK(before.events(0).kind() == "started");
 
   TestClient quiet(f.daemon.socket());
-  quiet.request.set_tenant("serve");
+  quiet.tenant = "serve";
   REQUIRE(quiet.Open());
   CHECK(Last(watcher, "opened").tenant() == "serve");
   CHECK(Last(watcher, "opened").program() == "test program");
@@ -219,10 +219,9 @@ TEST_CASE("Events report how sessions begin and end, and can be followed by numb
   CHECK(Eventually([&] { return Last(watcher, "ended").session() == quiet.grant.session(); }));
 
   TestClient refused(f.daemon.socket());
-  refused.request.set_tenant("not a name\n");
+  refused.tenant = "not a name\n";
   CHECK_FALSE(refused.Open());
   CHECK(Last(watcher, "refused").text().find("a tenant's name") == 0);
-  CHECK(Last(watcher, "refused").tenant() == "not a name?");
 
   TestClient guilty(f.daemon.socket());
   REQUIRE(guilty.Open());

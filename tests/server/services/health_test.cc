@@ -44,8 +44,8 @@ TEST_CASE("A daemon that serves says so, for itself and for each service") {
   TestClient client(daemon.socket());
   for (const char* service :
        {"", "detshare.proto.Control", "detshare.proto.Admin", "detshare.proto.Telemetry"})
-    CHECK(HealthOf(client.channel, service) == 1);
-  CHECK(HealthOf(client.channel, "detshare.proto.Magic") == -1);
+    CHECK(HealthOf(client.channel(), service) == 1);
+  CHECK(HealthOf(client.channel(), "detshare.proto.Magic") == -1);
 }
 
 TEST_CASE("A daemon whose device is lost stops serving") {
@@ -58,7 +58,7 @@ TEST_CASE("A daemon whose device is lost stops serving") {
     };
   });
   TestClient looking(daemon.socket());
-  CHECK(HealthOf(looking.channel, "") == 1);
+  CHECK(HealthOf(looking.channel(), "") == 1);
   TestClient faulty(daemon.socket());
   REQUIRE(faulty.Open());
   faulty.CreateStream(1);
@@ -66,8 +66,8 @@ TEST_CASE("A daemon whose device is lost stops serving") {
   faulty.ring->Send(Op::cuLaunchKernelEx, faulty.LaunchOf(faulty.GetKernel(library, "fault"), 1));
   faulty.Synchronize(1);
   lost.get_future().wait();
-  CHECK(HealthOf(looking.channel, "") == 2);
-  CHECK(HealthOf(looking.channel, "detshare.proto.Control") == 2);
+  CHECK(HealthOf(looking.channel(), "") == 2);
+  CHECK(HealthOf(looking.channel(), "detshare.proto.Control") == 2);
   seen.set_value();
 }
 
@@ -97,7 +97,7 @@ class Reflection {
 TEST_CASE("Tools learn the services and their messages") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
-  Reflection reflection(client.channel);
+  Reflection reflection(client.channel());
   ServerReflectionRequest request;
   request.set_list_services("");
   std::set<std::string> services;
@@ -124,7 +124,7 @@ TEST_CASE("Tools learn the services and their messages") {
 TEST_CASE("An unknown name is an error, and the next request gets its reply") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
-  Reflection reflection(client.channel);
+  Reflection reflection(client.channel());
   ServerReflectionRequest request;
   for (const std::string name : {"", "/etc/passwd", "detshare.proto.Magic", "...", "a b"}) {
     request.set_file_by_filename(name);

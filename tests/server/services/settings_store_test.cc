@@ -79,7 +79,7 @@ TEST_CASE("An unknown policy and invalid parameters change nothing") {
 TEST_CASE("New settings of a tenant are added to its earlier ones") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
-  client.request.set_tenant("serve");
+  client.tenant = "serve";
   REQUIRE(client.Open());
   proto::TenantSetting setting, in_force;
   setting.set_name("serve");
@@ -98,6 +98,41 @@ TEST_CASE("New settings of a tenant are added to its earlier ones") {
   CHECK(in_force.slo_tpot_ns() == 30'000'000);
   REQUIRE(Tenants(client).tenants_size() == 1);
   CHECK(StatusOf(client).sessions(0).schedule().tenant_class() == "latency");
+}
+
+TEST_CASE("A tenant gets back the settings of the configuration, or none") {
+  TestDaemon daemon;
+  TestClient client(daemon.socket());
+  SettingsStore& settings = daemon.daemon->settings();
+  proto::Settings configured = settings.current();
+  proto::TenantSetting* const chat = configured.add_tenants();
+  chat->set_name("chat");
+  chat->set_weight(3);
+  REQUIRE(settings.Replace(configured).ok());
+  proto::TenantSetting change;
+  change.set_name("chat");
+  change.set_weight(5);
+  change.set_memory(1 << 20);
+  REQUIRE(Set(client, change).ok());
+  change.set_name("train");
+  REQUIRE(Set(client, change).ok());
+  const auto unset = [&](const std::string& name, proto::Tenants* left) {
+    grpc::ClientContext context;
+    proto::UnsetTenantRequest request;
+    request.set_name(name);
+    return AdminOf(client)->UnsetTenant(&context, request, left);
+  };
+  proto::Tenants left;
+  REQUIRE(unset("chat", &left).ok());
+  REQUIRE(left.tenants_size() == 1);
+  CHECK(left.tenants(0).weight() == 3);
+  CHECK(left.tenants(0).memory() == 0);
+  REQUIRE(unset("train", &left).ok());
+  CHECK(left.tenants_size() == 0);
+  CHECK(Tenants(client).tenants_size() == 1);
+  const grpc::Status wrong = unset("trian", &left);
+  CHECK(wrong.error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(wrong.error_message() == "tenant trian has no settings; these tenants have some: chat");
 }
 
 TEST_CASE("Invalid settings of a tenant are refused with the allowed values, and change nothing") {

@@ -10,9 +10,12 @@
 #include <fstream>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/admin.pb.h"
 #include "proto/telemetry.grpc.pb.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
+#include "server/services/settings_store.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/endpoint_operator.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
 
@@ -26,48 +29,6 @@ ino_t InodeOf(const std::string& path) {
   lstat(path.c_str(), &status);
   return status.st_ino;
 }
-
-// An operator at the daemon's own socket.
-struct Operator {
-  explicit Operator(const std::string& socket)
-      : client(socket), endpoints(proto::TenantEndpoints::NewStub(client.channel)) {}
-
-  grpc::Status Open(const std::string& name, const std::vector<std::string>& devices = {},
-                    const proto::TenantSetting& tenant = {}) {
-    proto::TenantEndpoint endpoint;
-    endpoint.set_name(name);
-    *endpoint.mutable_tenant() = tenant;
-    for (const std::string& device : devices) endpoint.add_device_ids(device);
-    grpc::ClientContext context;
-    proto::OpenedEndpoint opened;
-    const grpc::Status status = endpoints->OpenEndpoint(&context, endpoint, &opened);
-    directory = opened.directory();
-    return status;
-  }
-  grpc::Status Close(const std::string& name) {
-    grpc::ClientContext context;
-    proto::CloseEndpointRequest request;
-    proto::CloseEndpointReply reply;
-    request.set_name(name);
-    return endpoints->CloseEndpoint(&context, request, &reply);
-  }
-  proto::EndpointList List() {
-    grpc::ClientContext context;
-    proto::EndpointList list;
-    REQUIRE(endpoints->GetEndpoints(&context, {}, &list).ok());
-    return list;
-  }
-  proto::Status Status() {
-    grpc::ClientContext context;
-    proto::Status status;
-    REQUIRE(AdminOf(client)->GetStatus(&context, {}, &status).ok());
-    return status;
-  }
-
-  TestClient client;
-  std::unique_ptr<proto::TenantEndpoints::Stub> endpoints;
-  std::string directory;
-};
 
 struct TenantEndpointsFixture {
   explicit TenantEndpointsFixture(int devices = 1) : daemon({}, devices), me(daemon.socket()) {}
@@ -103,7 +64,7 @@ TEST_CASE("A client of an endpoint is its tenant, and sees its devices only") {
 
   const auto opens = [&](const std::string& tenant, const std::string& device) {
     TestClient other(f.Socket("a-endpoint"));
-    other.request.set_tenant(tenant);
+    other.tenant = tenant;
     if (!device.empty()) other.request.add_device_ids(device);
     other.Open();
     return other.status().error_code();
@@ -117,7 +78,7 @@ TEST_CASE("A client of an endpoint is its tenant, and sees its devices only") {
         grpc::StatusCode::INVALID_ARGUMENT);
 
   // The same for calls of NVML.
-  auto telemetry = proto::Telemetry::NewStub(client.channel);
+  auto telemetry = proto::Telemetry::NewStub(client.channel());
   grpc::ClientContext context;
   proto::TelemetryReply reply;
   REQUIRE(telemetry->Read(&context, {}, &reply).ok());
@@ -170,7 +131,7 @@ TEST_CASE("A closed endpoint ends its own sessions only, also those of earlier c
   // The daemon accepts the connection before the endpoint is closed.
   grpc::ClientContext context;
   proto::TelemetryReply reply;
-  REQUIRE(proto::Telemetry::NewStub(idle.channel)->Read(&context, {}, &reply).ok());
+  REQUIRE(proto::Telemetry::NewStub(idle.ClientChannel())->Read(&context, {}, &reply).ok());
 
   REQUIRE(f.me.Close("d").ok());
   const std::optional<proto::Ended> ended = client.AwaitEnd();
@@ -204,6 +165,91 @@ TEST_CASE("A reopened endpoint is new: nothing of the old one is left") {
   CHECK(next.Open());
 }
 
+proto::Tenants TenantsOf(TestClient& client) {
+  grpc::ClientContext context;
+  proto::Tenants tenants;
+  REQUIRE(AdminOf(client)->GetTenants(&context, {}, &tenants).ok());
+  return tenants;
+}
+
+TEST_CASE("A reload keeps the settings of open endpoints, and they go with the last of a tenant") {
+  TenantEndpointsFixture f;
+  SettingsStore& settings = f.daemon.daemon->settings();
+  proto::TenantSetting limits;
+  limits.set_name("pod");
+  limits.set_memory(1 << 20);
+  REQUIRE(f.me.Open("a", {}, limits).ok());
+  limits.set_weight(3);
+  limits.clear_memory();
+  REQUIRE(f.me.Open("b", {}, limits).ok());
+  proto::Settings configured;
+  configured.mutable_policy()->set_name("fair");
+  configured.add_tenants()->set_name("other");
+  REQUIRE(settings.Replace(configured).ok());
+  CHECK(settings.current().tenants_size() == 2);
+  {
+    TestClient client(f.Socket("a"));
+    REQUIRE(client.Open());
+    CHECK(client.Allocate(2 << 20) == 0);
+  }
+  // The configuration's settings of the tenant are below those of the endpoints.
+  proto::TenantSetting* const pod = configured.add_tenants();
+  pod->set_name("pod");
+  pod->set_tenant_class("batch");
+  pod->set_weight(7);
+  REQUIRE(settings.Replace(configured).ok());
+  const auto of_pod = [&] {
+    const proto::Tenants tenants = TenantsOf(f.me.client);
+    for (const proto::TenantSetting& tenant : tenants.tenants()) {
+      if (tenant.name() == "pod") return tenant;
+    }
+    return proto::TenantSetting();
+  };
+  CHECK(of_pod().tenant_class() == "batch");
+  CHECK(of_pod().memory() == 1 << 20);
+  CHECK(of_pod().weight() == 3);
+  REQUIRE(f.me.Close("a").ok());
+  CHECK(of_pod().memory() == 0);
+  CHECK(of_pod().weight() == 3);
+  REQUIRE(f.me.Close("b").ok());
+  CHECK(of_pod().weight() == 7);
+  CHECK(of_pod().tenant_class() == "batch");
+  // A tenant of which only an endpoint knew has no settings afterwards.
+  limits.set_name("gone");
+  REQUIRE(f.me.Open("c", {}, limits).ok());
+  CHECK(TenantsOf(f.me.client).tenants_size() == 3);
+  // Opened again, the endpoint has the new settings only.
+  limits.clear_weight();
+  limits.set_sessions(5);
+  REQUIRE(f.me.Open("c", {}, limits).ok());
+  CHECK(TenantsOf(f.me.client).tenants(2).sessions() == 5);
+  CHECK(TenantsOf(f.me.client).tenants(2).weight() == 1);
+  REQUIRE(f.me.Close("c").ok());
+  CHECK(TenantsOf(f.me.client).tenants_size() == 2);
+}
+
+TEST_CASE("A closed endpoint keeps no descriptor, even if a client stays connected for a while") {
+  TenantEndpointsFixture f;
+  const auto held = [&] {
+    int count = 0;
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+      std::error_code error;
+      const std::string path = fs::read_symlink(entry.path(), error).string();
+      count += path.find(f.Path("a")) == 0;
+    }
+    return count;
+  };
+  REQUIRE(f.me.Open("a").ok());
+  CHECK(held() != 0);
+  {
+    TestClient client(f.Socket("a"));
+    REQUIRE(client.Open());
+    REQUIRE(f.me.Close("a").ok());
+    CHECK(client.AwaitEnd().has_value());
+  }
+  CHECK(Eventually([&] { return held() == 0; }));
+}
+
 TEST_CASE("Endpoints have names that are directories, and devices that exist") {
   TenantEndpointsFixture f;
   for (const std::string& name :
@@ -220,15 +266,6 @@ TEST_CASE("Endpoints have names that are directories, and devices that exist") {
   CHECK_FALSE(fs::exists(f.Path("d")));
   CHECK(f.me.Close("../sessions").error_code() == grpc::StatusCode::NOT_FOUND);
   CHECK(f.me.Open(std::string(64, 'a')).ok());
-}
-
-TEST_CASE("With strict isolation there are no endpoints") {
-  TestDaemon daemon([](Daemon::Options& options) { options.domain = geteuid(); });
-  Operator me(daemon.socket());
-  CHECK(me.Open("d").error_code() == grpc::StatusCode::FAILED_PRECONDITION);
-  CHECK(me.Close("d").error_code() == grpc::StatusCode::NOT_FOUND);
-  CHECK(me.List().endpoints_size() == 0);
-  CHECK_FALSE(fs::exists(daemon.directory.path + "/endpoints"));
 }
 
 TEST_CASE("Only administrators open endpoints, and no other user reaches into their directory") {

@@ -34,7 +34,7 @@ constexpr int kMaxOperations = 64;
 constexpr int kMaxResult = 999;  // CUDA_ERROR_UNKNOWN
 constexpr int kDevices = 2;
 
-// What takes bytes off the front of an input.
+// Takes bytes off the front of an input.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : rest_(data, size) {}
@@ -81,7 +81,8 @@ struct DeviceParts {
   QueuePool queues{device};
 };
 
-// What sessions have in common, made for each input: a session that ended leaves nothing in it.
+// The objects that sessions have in common. They are made for each input, because a session that
+// ended must leave nothing in them.
 struct Server {
   Server() {
     SetLogLevel(LogLevel::kError);
@@ -135,7 +136,7 @@ struct Server {
     FUZZ_CHECK(access(config.directory.c_str(), F_OK) != 0);
   }
 
-  // Of the process.
+  // One for the process.
   static const std::string& Directory() {
     static const TestDirectory directory;
     return directory.path;
@@ -184,7 +185,7 @@ void HandleRecord(SessionDriver& driver, const InputOperation& head, std::span<c
   driver.HandleRecord(record);
 }
 
-// What the session's worker does, until the client breaks the protocol or the input ends.
+// Does the work of the session's worker, until the client breaks the protocol or the input ends.
 void Run(SessionDriver& driver, Input input, Replies& replies) {
   Session& session = driver.session();
   InputOperation head;

@@ -30,8 +30,12 @@ using wire::kInline;
 using wire::kStaging;
 
 // Has a neighbour that must not notice anything.
+// The length of a kernel's name that does not fit into a reply slot.
+constexpr size_t kLongName = 1000;
+
 struct HostileClientFixture {
   HostileClientFixture() : daemon({}, 1), neighbour(daemon.socket()), client(daemon.socket()) {
+    daemon.devices[0]->recipes.push_back({std::string(kLongName, 'k'), 0, {}});
     REQUIRE(neighbour.Open());
     neighbour.CreateStream(1);
     secret = neighbour.Allocate(4096);
@@ -262,15 +266,14 @@ TEST_CASE("A control call only works on the connection of its session") {
 
 TEST_CASE("A reply beyond its slot is taken once, and only by the connection of its session") {
   HostileClientFixture f;
-  const std::string name(1000, 'k');
-  f.daemon.devices[0]->recipes.push_back({name, 0, {}});
+  const std::string name(kLongName, 'k');
   const LibraryId library = f.client.Load();
   const std::vector<uint8_t> bytes(name.begin(), name.end());
   REQUIRE(f.client.ring->Call(Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library, 0}, bytes,
                               5) == 0);
   const uint32_t size = f.client.ring->slot(5).bytes;
   CHECK(size == sizeof(wire::cuLibraryGetKernel_Reply) + name.size());
-  const auto take = [&](const TestClient& by, uint32_t slot, std::string* body) {
+  const auto take = [&](TestClient& by, uint32_t slot, std::string* body) {
     grpc::ClientContext context;
     proto::TakeReplyRequest request;
     request.set_session(f.client.grant.session());
@@ -293,10 +296,9 @@ TEST_CASE("A reply beyond its slot is taken once, and only by the connection of 
 
 TEST_CASE("Malformed control calls get a reply or end the session, never the daemon") {
   HostileClientFixture f;
-  const auto call = [&](const proto::CallRequest& request) {
-    grpc::ClientContext context;
+  const auto call = [&](const proto::CallRequest& request, const std::string& payload = "") {
     proto::CallReply reply;
-    const grpc::Status status = ControlOf(f.client)->Call(&context, request, &reply);
+    const grpc::Status status = CallInParts(*ControlOf(f.client), request, payload, &reply);
     return status.ok() ? reply.result() : -1;
   };
   proto::CallRequest request;
@@ -320,16 +322,14 @@ TEST_CASE("Malformed control calls get a reply or end the session, never the dae
     load.image_bytes = UINT64_MAX;
     request.set_op(static_cast<uint32_t>(Op::cuLibraryLoadData));
     request.set_args(&load, sizeof(load));
-    request.set_payload("code");
-    CHECK(call(request) == kCudaErrorInvalidValue);
+    CHECK(call(request, "code") == kCudaErrorInvalidValue);
   }
   SECTION("options beyond the payload") {
     load.image_bytes = 4;
     load.jit_option_count = UINT32_MAX;
     request.set_op(static_cast<uint32_t>(Op::cuLibraryLoadData));
     request.set_args(&load, sizeof(load));
-    request.set_payload("code");
-    CHECK(call(request) == kCudaErrorInvalidValue);
+    CHECK(call(request, "code") == kCudaErrorInvalidValue);
   }
   SECTION("link inputs whose sizes overflow") {
     wire::cuLinkComplete link{};
@@ -337,8 +337,8 @@ TEST_CASE("Malformed control calls get a reply or end the session, never the dae
     const wire::LinkInput input{1, UINT32_MAX, UINT64_MAX};
     request.set_op(static_cast<uint32_t>(Op::cuLinkComplete));
     request.set_args(&link, sizeof(link));
-    request.set_payload(&input, sizeof(input));
-    CHECK(call(request) == kCudaErrorInvalidValue);
+    CHECK(call(request, {reinterpret_cast<const char*>(&input), sizeof(input)}) ==
+          kCudaErrorInvalidValue);
   }
   SECTION("a place in the ring that nobody can have reached") {
     request.set_op(static_cast<uint32_t>(Op::cuLibraryUnload));
@@ -402,7 +402,7 @@ TEST_CASE("Invalid names of tenants are refused") {
   for (const std::string& name :
        {std::string("../../etc"), std::string(65, 'a'), std::string("a b"), std::string("a\n")}) {
     TestClient client(daemon.socket());
-    client.request.set_tenant(name);
+    client.tenant = name;
     CHECK_FALSE(client.Open());
     CHECK(client.status().error_code() == grpc::StatusCode::INVALID_ARGUMENT);
   }
@@ -658,6 +658,23 @@ TEST_CASE("A launch without all bytes of its parameters, or with unknown flags, 
   args.flags = wire::kLaunchHasHints;  // which are not there
   CHECK(launch(args, 16) == kCudaErrorInvalidValue);
   f.CheckNeighbour();
+}
+
+TEST_CASE("Code that is unloaded makes room for other code") {
+  TestDaemon daemon([](Daemon::Options& options) { options.server.limits.image_bytes = 100; });
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  const std::string image = "code" + std::string(60, 'x');
+  for (int i = 0; i < 3; ++i) {
+    const LibraryId library = client.Load(image);
+    CHECK(library != 0);
+    CHECK(client.Load(image) == 0);
+    CHECK(client.ring->Call(Op::cuLibraryUnload, wire::cuLibraryUnload{library, 0}) == 0);
+  }
+  // The code of a context ends with it.
+  CHECK(client.Load(image) != 0);
+  CHECK(client.ring->Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{1, 0}) == 0);
+  CHECK(client.Load(image) != 0);
 }
 
 }  // namespace

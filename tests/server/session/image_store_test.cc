@@ -101,6 +101,25 @@ TEST_CASE("A full store drops the least recently used image of the user with the
   CHECK(Hash(*in_use) == Hash(ImageOf("second")));
 }
 
+TEST_CASE("Images that look alike are dropped one by one") {
+  ImageStore store(4 * kSize);
+  const auto alike = [](char middle) {
+    std::string memory(kSize, '.');
+    memory[kSize / 2] = middle;
+    return StoredImage{std::make_shared<const std::string>(memory), kSize};
+  };
+  REQUIRE(Sketch(alike('a')) == Sketch(alike('b')));
+  for (const char middle : {'a', 'b'}) store.AddSoon(1, alike(middle));
+  for (const char* text : {"third", "fourth", "fifth"}) store.AddSoon(1, ImageOf(text));
+  store.Settle();
+  CHECK_FALSE(store.Find(1, Hash(alike('a'))).has_value());
+  CHECK(store.MayHave(1, Sketch(alike('b'))));
+  store.AddSoon(1, ImageOf("sixth"));
+  store.Settle();
+  CHECK_FALSE(store.MayHave(1, Sketch(alike('b'))));
+  CHECK(store.bytes() == 4 * kSize);
+}
+
 TEST_CASE("Small images, and those that would fill the store, are not kept") {
   ImageStore store(4 * kSize);
   store.AddSoon(1, ImageOf("small", ImageStore::kSmallestBytes - 1));

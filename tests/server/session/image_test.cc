@@ -309,5 +309,25 @@ TEST_CASE("A device without arrays says that they are not supported") {
         kCudaErrorNotSupported);
 }
 
+TEST_CASE("An array belongs to one device of its session") {
+  InstantImages images;  // outlives the daemon
+  TestDaemon daemon({}, 2);
+  for (InstantDevice* device : daemon.devices) device->image_device = &images;
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  RingTestClient& ring = *client.ring;
+  wire::cuArray3DCreate_v2_Reply array{};
+  REQUIRE(ring.Call(Op::cuArray3DCreate_v2, wire::cuArray3DCreate_v2{8, 8, 0, kFloat, 1, 0, 0},
+                    &array) == 0);
+  ring.device = 1;
+  ring.context = 2;
+  CHECK(ring.Call(Op::cuTexObjectCreate, OfArray(array.array)) == kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuArrayDestroy, wire::cuArrayDestroy{array.array, 0}) ==
+        kCudaErrorInvalidHandle);
+  ring.device = 0;
+  ring.context = 1;
+  CHECK(ring.Call(Op::cuTexObjectCreate, OfArray(array.array)) == 0);
+  CHECK(ring.Call(Op::cuArrayDestroy, wire::cuArrayDestroy{array.array, 0}) == 0);
+}
 }  // namespace
 }  // namespace detshare

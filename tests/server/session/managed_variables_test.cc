@@ -30,10 +30,8 @@ Loaded Load(TestClient& client, const std::string& image, uint32_t device = 0,
   call.set_device(device);
   call.set_after(client.ring->tail());
   call.set_args(&args, sizeof(args));
-  call.set_payload(image);
-  grpc::ClientContext context;
   proto::CallReply reply;
-  REQUIRE(ControlOf(client)->Call(&context, call, &reply).ok());
+  REQUIRE(CallInParts(*ControlOf(client), call, image, &reply).ok());
   Loaded loaded;
   loaded.result = reply.result();
   std::string_view rest = reply.body();

@@ -256,5 +256,84 @@ TEST_CASE("The token of an event is for its user, and for other sessions than it
   CHECK(CudaResultOf(events.Import(1000, 2, token).status()) == kCudaErrorInvalidValue);
 }
 
+TEST_CASE("An event between processes is opened for its own device, and ends with its context") {
+  TwoDevices f;
+  TestClient owner(f.daemon.socket());
+  REQUIRE(owner.Open());
+  REQUIRE(owner.ring->Call(Op::cuEventCreate, wire::cuEventCreate{1, 1, kInterprocess, 0}) == 0);
+  wire::cuIpcGetEventHandle_Reply handle{};
+  REQUIRE(owner.ring->Call(Op::cuIpcGetEventHandle, wire::cuIpcGetEventHandle{1, 0}, &handle) == 0);
+  RingTestClient& ring = *f.client.ring;
+  const auto open = [&](EventId event, ContextId context) {
+    return ring.Call(Op::cuIpcOpenEventHandle,
+                     wire::cuIpcOpenEventHandle{handle.token, event, context});
+  };
+  const auto query = [&] { return ring.Call(Op::cuEventQuery, wire::cuEventQuery{5, 0}); };
+  f.On(1);
+  CHECK(open(5, 2) == kCudaErrorInvalidContext);
+  f.On(0);
+  CHECK(open(5, 1) == 0);
+  CHECK(query() == 0);
+  CHECK(ring.Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{1, 0}) == 0);
+  CHECK(query() == kCudaErrorInvalidHandle);
+  CHECK(owner.ring->Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{1, 0}) == 0);
+  CHECK(open(6, 1) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("Memory between processes is out of the reach of every device once it is closed") {
+  TwoDevices f;
+  TestClient owner(f.daemon.socket());
+  REQUIRE(owner.Open());
+  const uint64_t memory = owner.Allocate(4 << 20);
+  wire::cuIpcGetMemHandle_Reply handle{};
+  REQUIRE(owner.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{memory}, &handle) == 0);
+  RingTestClient& ring = *f.client.ring;
+  wire::cuIpcOpenMemHandle_v2_Reply opened{};
+  for (uint16_t d = 0; d < 2; ++d) {
+    f.On(d);
+    REQUIRE(ring.Call(Op::cuIpcOpenMemHandle_v2,
+                      wire::cuIpcOpenMemHandle_v2{handle.token, d + 1u, 0}, &opened) == 0);
+  }
+  const auto fill = [&](uint16_t d) {
+    f.On(d);
+    return ring.Call(Op::cuMemsetD2D32Async,
+                     wire::cuMemsetD2D32Async{opened.address, 0, 16, 1, 7, 1, d + 1u, 0});
+  };
+  for (uint16_t d = 0; d < 2; ++d) CHECK(fill(d) == 0);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(ring.Call(Op::cuIpcCloseMemHandle, wire::cuIpcCloseMemHandle{opened.address}) == 0);
+  }
+  for (uint16_t d = 0; d < 2; ++d) CHECK(fill(d) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("The token of freed memory does not open the memory that takes its place") {
+  TestDaemon daemon;
+  TestClient owner(daemon.socket()), other(daemon.socket());
+  for (TestClient* client : {&owner, &other}) {
+    REQUIRE(client->Open());
+    client->CreateStream(1);
+  }
+  const auto show = [&](uint64_t memory) {
+    wire::cuIpcGetMemHandle_Reply handle{};
+    CHECK(owner.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{memory}, &handle) == 0);
+    return handle.token;
+  };
+  const auto open = [&](const wire::IpcToken& token) {
+    return other.ring->Call(Op::cuIpcOpenMemHandle_v2, wire::cuIpcOpenMemHandle_v2{token, 1, 0});
+  };
+  for (const bool on_stream : {false, true}) {
+    INFO(on_stream);
+    const uint64_t memory = owner.Allocate(4 << 20);
+    const wire::IpcToken token = show(memory);
+    CHECK((on_stream ? owner.ring->Call(Op::cuMemFreeAsync, wire::cuMemFreeAsync{memory, 1, 0})
+                     : owner.ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{memory})) == 0);
+    REQUIRE(owner.Allocate(4 << 20) == memory);
+    CHECK(open(token) == kCudaErrorInvalidValue);
+    CHECK(std::memcmp(&token, show(memory).bytes, sizeof(token)) != 0);
+    CHECK(open(token) == kCudaErrorInvalidValue);
+    CHECK(owner.ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{memory}) == 0);
+  }
+}
+
 }  // namespace
 }  // namespace detshare

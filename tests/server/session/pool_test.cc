@@ -3,7 +3,9 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/wire/memory.h"
+#include "proto/wire/stream.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/soft_daemon.h"
 
 namespace detshare {
 namespace {
@@ -117,6 +119,37 @@ TEST_CASE("Another device gets access to a pool, and loses it") {
   CHECK(f.Access(2, 1, 0) == 0);
   CHECK(f.Access(2, 1, 0) == 0);
   CHECK(f.Access(3, 1, 0) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("Access to a pool ends when the other device's work is complete") {
+  const SoftDaemon daemon({}, 2);
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  RingTestClient& ring = *client.ring;
+  const auto on = [&](uint16_t device) {
+    ring.device = device;
+    ring.context = device + 1;
+  };
+  client.CreateStream(1);
+  REQUIRE(ring.Call(Op::cuMemPoolCreate, wire::cuMemPoolCreate{0, 2, 0}) == 0);
+  wire::cuMemAllocAsync_Reply memory{};
+  REQUIRE(ring.Call(Op::cuMemAllocAsync, wire::cuMemAllocAsync{4096, 1, 2}, &memory) == 0);
+  REQUIRE(ring.Call(Op::cuMemPoolSetAccess, wire::cuMemPoolSetAccess{2, 1, 3, 0}) == 0);
+  // The second device fills the memory when a host function has returned.
+  on(1);
+  ring.Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 2, 0, 0});
+  ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{2, 1, 1, {1, 0, 0}});
+  ring.Send(Op::cuMemsetD2D32Async, wire::cuMemsetD2D32Async{memory.address, 0, 16, 1, 7, 1, 2, 0});
+  on(0);
+  const wire::cuMemPoolSetAccess none{2, 1, 0, 0};
+  ring.slot(1).state.store(kReplyPending);
+  ring.Submit(static_cast<uint16_t>(Op::cuMemPoolSetAccess), &none, sizeof(none), {}, 1);
+  CHECK(ring.Call(Op::cuMemPoolTrimTo, wire::cuMemPoolTrimTo{0, 2, 0}) == 0);
+  CHECK(ring.slot(1).state.load() == kReplyPending);
+  ring.fence(1).store(1);
+  CHECK(ring.Await(1) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(memory.address) == 7);
+  CHECK(ring.header().sticky_error.load() == 0);
 }
 
 TEST_CASE("The number of a client's pools is bounded") {

@@ -1,5 +1,6 @@
 // The devices that programs get on a host with several, as programs and operators see them.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <set>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "proto/telemetry.grpc.pb.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "server/sessions/session_manager.h"
+#include "server/sessions/session_placement.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
@@ -32,8 +34,9 @@ TenantQuota OneDevice(uint64_t memory = 0) {
 struct Client : TestClient {
   Client(const std::string& socket, const std::string& tenant, const std::string& run,
          uint32_t count = 0)
-      : TestClient(socket), telemetry(proto::Telemetry::NewStub(channel)) {
-    request.set_tenant(tenant);
+      : TestClient(socket) {
+    this->tenant = tenant;
+    telemetry = proto::Telemetry::NewStub(ClientChannel());
     request.set_run(run);
     request.set_device_count(count);
   }
@@ -50,7 +53,6 @@ struct Client : TestClient {
   // The reply that NVML would show.
   proto::TelemetryReply Read() {
     proto::TelemetryRequest question;
-    question.set_tenant(request.tenant());
     question.set_run(request.run());
     question.set_device_count(request.device_count());
     for (const std::string& id : request.device_ids()) question.add_device_ids(id);
@@ -218,6 +220,9 @@ TEST_CASE("A program whose memory fits nowhere is refused with the reason, and s
   // The tenant's own programs stay together within its limit.
   Client again(host.socket(), "big", "other");
   CHECK(again.Devices() == first);
+  // The memory that the tenant uses already is a part of its limit.
+  CHECK(big.Allocate(600 * kMiB) != 0);
+  CHECK(Client(host.socket(), "big", "more").Devices() == first);
   CHECK(Client(host.socket(), "small", "").Devices().size() == 1);
 }
 
@@ -274,7 +279,7 @@ TEST_CASE("A tenant that may have more devices than a host has left gets all of 
 TEST_CASE("All programs behind an endpoint get the same devices") {
   Host host(3);
   TestClient operator_(host.socket());
-  auto endpoints = proto::TenantEndpoints::NewStub(operator_.channel);
+  auto endpoints = proto::TenantEndpoints::NewStub(operator_.channel());
   for (const char* name : {"d", "e"}) {
     proto::TenantEndpoint endpoint;
     endpoint.set_name(name);
@@ -291,6 +296,25 @@ TEST_CASE("All programs behind an endpoint get the same devices") {
   REQUIRE(first.grant.devices_size() == 1);
   CHECK(first.grant.devices(0).uuid() == second.grant.devices(0).uuid());
   CHECK(first.grant.devices(0).uuid() != other.grant.devices(0).uuid());
+}
+
+TEST_CASE("The devices of a program that has ended are forgotten when there were many since") {
+  Host host(2);
+  const auto run = [&](const std::string& name) {
+    Client client(host.socket(), "one", name);
+    const std::vector<int> devices = client.Devices();
+    client.Close();
+    REQUIRE(host.daemon->manager().WaitUntilEmpty(std::chrono::minutes(1)));
+    return devices;
+  };
+  CHECK(run("first") == std::vector<int>{0});
+  for (size_t i = 0; i < SessionPlacement::kMaxWithoutSession; ++i) {
+    CHECK(run("run" + std::to_string(i)) == std::vector<int>{0});
+  }
+  Client other(host.socket(), "one", "other");
+  CHECK(other.Devices() == std::vector<int>{0});
+  Client first(host.socket(), "one", "first");
+  CHECK(first.Devices() == std::vector<int>{1});
 }
 
 TEST_CASE("An invalid request about devices is refused, for its sender only") {

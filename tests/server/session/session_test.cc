@@ -12,6 +12,7 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/wire/common.h"
+#include "proto/wire/context.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/launch.h"
 #include "proto/wire/library.h"
@@ -295,6 +296,41 @@ TEST_CASE("A client that changes the sleeping reader's word can still be ended")
   CHECK(session->ended->get_future().get() == 8);
   stop.store(true);
   rude.join();
+}
+
+TEST_CASE("A tenant has done what its ended sessions did, and has none of their memory") {
+  SessionFixture f;
+  auto session = f.Open();
+  RingTestClient& ring = *session->ring;
+  REQUIRE(ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4 << 20}) == 0);
+  REQUIRE(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0}) ==
+          0);
+  REQUIRE(ring.Call(Op::cuLaunchKernelEx, Launch(f.LoadKernel(*session, "fault"))) == 0);
+  const auto use = [&] { return f.manager->Use().at("tester"); };
+  CHECK(use().counters.device_memory == 4 << 20);
+  session->worker->End(0, "the test ends it");
+  session->ended->get_future().get();
+  session.reset();
+  REQUIRE(f.manager->WaitUntilEmpty(std::chrono::minutes(1)));
+  CHECK(use().counters.device_memory == 0);
+  CHECK(use().counters.kernels == 1);
+  CHECK(use().faulted == 1);
+  CHECK(use().open == 0);
+}
+
+TEST_CASE("The pinned memory of a context ends with it, and that of others stays") {
+  SessionFixture f;
+  auto session = f.Open();
+  RingTestClient& ring = *session->ring;
+  const auto pinned = [&] { return f.manager->Use().at("tester").counters.pinned_memory; };
+  for (const ContextId context : {1, 2}) {
+    ring.context = context;
+    REQUIRE(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{uint64_t{context} << 20, 0, 0}) ==
+            0);
+  }
+  CHECK(pinned() == 3 << 20);
+  CHECK(ring.Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{2, 0}) == 0);
+  CHECK(pinned() == 1 << 20);
 }
 
 }  // namespace

@@ -262,5 +262,20 @@ TEST_CASE("A second device gets its own access to memory of the first") {
   CHECK(f.Fill(range, 16, 2) == kCudaErrorInvalidValue);
 }
 
+TEST_CASE("Physical memory counts as its session's until the last mapping of it ends") {
+  VirtualMemoryFixture f;
+  const auto counted = [&] {
+    return f.daemon.daemon->manager().Sessions().at(0).counters.device_memory;
+  };
+  const uint64_t range = f.Reserve(kUnit);
+  const wire::PhysicalId memory = f.Create(kUnit);
+  CHECK(counted() == kUnit);
+  REQUIRE(f.Map(range, kUnit, memory) == 0);
+  CHECK(f.ring().Call(Op::cuMemRelease, wire::cuMemRelease{memory, 0}) == 0);
+  CHECK(counted() == kUnit);
+  CHECK(f.Unmap(range, kUnit) == 0);
+  CHECK(counted() == 0);
+}
+
 }  // namespace
 }  // namespace detshare

@@ -110,6 +110,14 @@ TEST_CASE("A placed group counts at once, and for half a minute without a sessio
   CHECK(*host.Place(host.Group("e")) == Devices{0});
 }
 
+TEST_CASE("A group whose session has ended does not count, however recently it was placed") {
+  Host host(2);
+  CHECK(*host.Place(host.Group("a")) == Devices{0});
+  host.placement.Opened(host.Group("a"));
+  host.placement.Closed(host.Group("a"));
+  CHECK(*host.Place(host.Group("b")) == Devices{0});
+}
+
 TEST_CASE("A placement is remembered for ten minutes, or as long as it has a session") {
   Host host(2);
   REQUIRE(host.Place(host.Group("asks")).ok());

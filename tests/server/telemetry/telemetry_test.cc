@@ -26,20 +26,27 @@ struct TelemetryFixture {
               options.host_telemetry = std::make_shared<KnowingHost>();
             },
             devices),
-        client(daemon.socket()),
-        stub(proto::Telemetry::NewStub(client.channel)) {}
+        client(daemon.socket()) {}
 
   proto::TelemetryReply Read(const proto::TelemetryRequest& request) {
+    return Read(client, request);
+  }
+  proto::TelemetryReply Read(TestClient& asking, const proto::TelemetryRequest& request) {
     grpc::ClientContext context;
     proto::TelemetryReply reply;
-    const grpc::Status status = stub->Read(&context, request, &reply);
-    REQUIRE(status.ok());
+    REQUIRE(
+        proto::Telemetry::NewStub(asking.ClientChannel())->Read(&context, request, &reply).ok());
     return reply;
+  }
+  // As another tenant.
+  proto::TelemetryReply ReadAs(const std::string& tenant, const proto::TelemetryRequest& request) {
+    TestClient other(daemon.socket());
+    other.tenant = tenant;
+    return Read(other, request);
   }
 
   TestDaemon daemon;
   TestClient client;
-  std::unique_ptr<proto::Telemetry::Stub> stub;
 };
 
 proto::HostQuery Query(const std::string& function, int device, int peer = -1) {
@@ -90,7 +97,7 @@ TEST_CASE("A tenant sees its own sessions, with the memory that each has") {
   TelemetryFixture f;
   REQUIRE(f.client.Open());
   TestClient other(f.daemon.socket());
-  other.request.set_tenant("somebody-else");
+  other.tenant = "somebody-else";
   REQUIRE(other.Open());
 
   proto::TelemetryReply reply = f.Read({});
@@ -98,11 +105,8 @@ TEST_CASE("A tenant sees its own sessions, with the memory that each has") {
   CHECK(reply.devices(0).processes(0).pid() == static_cast<uint32_t>(getpid()));
   CHECK(reply.devices(0).processes(0).memory() == 0);
 
-  proto::TelemetryRequest request;
-  request.set_tenant("somebody-else");
-  CHECK(f.Read(request).devices(0).processes_size() == 1);
-  request.set_tenant("nobody");
-  CHECK(f.Read(request).devices(0).processes_size() == 0);
+  CHECK(f.ReadAs("somebody-else", {}).devices(0).processes_size() == 1);
+  CHECK(f.ReadAs("nobody", {}).devices(0).processes_size() == 0);
 }
 
 TEST_CASE("Utilisation is the share of samples at which the tenant had work, and no other's") {
@@ -114,8 +118,7 @@ TEST_CASE("Utilisation is the share of samples at which the tenant had work, and
   const proto::TelemetryReply busy = f.Read(request);
   CHECK(busy.devices(0).busy_percent() == 100);
   CHECK(busy.devices(0).processes(0).busy_percent() == 100);
-  request.set_tenant("nobody");
-  CHECK(f.Read(request).devices(0).busy_percent() == 0);
+  CHECK(f.ReadAs("nobody", request).devices(0).busy_percent() == 0);
 }
 
 TEST_CASE("Invalid queries are refused one by one") {
@@ -138,9 +141,7 @@ TEST_CASE("Invalid queries are refused one by one") {
 TEST_CASE("A request that is too large, or for no valid tenant, is refused as a whole") {
   TelemetryFixture f;
   proto::TelemetryRequest request;
-  request.set_tenant("../../etc");
-  CHECK(f.Read(request).result() == NVML_ERROR_INVALID_ARGUMENT);
-  request.clear_tenant();
+  CHECK(f.ReadAs("../../etc", request).result() == NVML_ERROR_INVALID_ARGUMENT);
   for (int i = 0; i < 65; ++i) request.add_device_ids("0");
   CHECK(f.Read(request).result() == NVML_ERROR_INVALID_ARGUMENT);
   request.clear_device_ids();
@@ -158,7 +159,7 @@ TEST_CASE("A daemon that ends replies to clients that still wait for samples") {
     request.set_utilization(true);
     grpc::ClientContext context;
     proto::TelemetryReply reply;
-    (void)f->stub->Read(&context, request, &reply);
+    (void)proto::Telemetry::NewStub(f->client.ClientChannel())->Read(&context, request, &reply);
   });
   f->daemon.daemon->Stop(std::chrono::seconds(60));
   asker.join();

@@ -1,6 +1,7 @@
 // The limits of tenants. Every way to get memory counts, and a refusal gives the reason.
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -8,13 +9,16 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/telemetry.grpc.pb.h"
 #include "proto/wire/array.h"
+#include "proto/wire/graph.h"
 #include "proto/wire/ipc.h"
 #include "proto/wire/virtual_memory.h"
+#include "server/sessions/session_manager.h"
 #include "server/tenants/tenant_accounts.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
 #include "tests/server/instant_images.h"
+#include "tests/server/session/graph_payload_builder.h"
 #include "tests/units.h"
 
 namespace detshare {
@@ -61,7 +65,7 @@ struct Limited : TestDaemon {
 struct Program : TestClient {
   explicit Program(TestDaemon& daemon, const std::string& tenant = "small")
       : TestClient(daemon.socket()) {
-    request.set_tenant(tenant);
+    this->tenant = tenant;
     REQUIRE(Open());
     CreateStream(1);
   }
@@ -223,11 +227,10 @@ TEST_CASE("A tenant sees its own memory, and nothing of its neighbours") {
   CHECK(a.Info().free == 10 * kMiB);
   CHECK(other.Info().free == 124 * kMiB);
 
-  const auto telemetry = proto::Telemetry::NewStub(a.channel);
+  const auto telemetry = proto::Telemetry::NewStub(a.channel());
   grpc::ClientContext context;
   proto::TelemetryRequest request;
   proto::TelemetryReply reply;
-  request.set_tenant("small");
   REQUIRE(telemetry->Read(&context, request, &reply).ok());
   REQUIRE(reply.devices_size() == 2);
   CHECK(reply.devices(0).total_memory() == 16 * kMiB);
@@ -258,6 +261,34 @@ TEST_CASE("A limit changes at once; a limit below the used memory refuses only m
   CHECK(a.Info().total == 1 << 30);
 }
 
+TEST_CASE("The client and operators learn once which limit has refused something") {
+  Limited daemon;
+  TestClient client(daemon.socket()), other(daemon.socket());
+  client.tenant = "small";
+  REQUIRE(client.Open());
+  REQUIRE(other.Open());
+  CHECK(client.grant.limited());
+  CHECK_FALSE(other.grant.limited());
+  for (int i = 0; i < 3; ++i) CHECK(client.Allocate(20 * kMiB) == 0);
+  // More than the device has is no limit of a tenant.
+  CHECK(other.Allocate(uint64_t{1} << 44) == 0);
+  daemon.daemon->manager().EndAll(kCudaErrorSystemNotReady, "over", std::chrono::seconds(1));
+  REQUIRE(client.AwaitEnd().has_value());
+  REQUIRE(other.AwaitEnd().has_value());
+  REQUIRE(client.notices.size() == 1);
+  CHECK_THAT(client.notices[0],
+             Contains("tenant small: 20.00 MiB more of memory of device 0 do not fit its limit"));
+  CHECK(other.notices.empty());
+  int events = 0;
+  for (const DaemonEvent& event : daemon.daemon->manager().events().Latest(100).events) {
+    if (event.kind != DaemonEvent::Kind::kLimit) continue;
+    ++events;
+    CHECK(event.session == client.session());
+    CHECK(event.text == client.notices[0]);
+  }
+  CHECK(events == 1);
+}
+
 TEST_CASE("Pinned memory has a limit, and unused files are dropped for it") {
   Limited daemon;
   Program a(daemon), b(daemon);
@@ -277,7 +308,7 @@ TEST_CASE("One session more than a tenant may have is refused with the reason") 
   Program a(daemon);
   auto b = std::make_unique<Program>(daemon);
   TestClient third(daemon.socket());
-  third.request.set_tenant("small");
+  third.tenant = "small";
   REQUIRE_FALSE(third.Open());
   CHECK(third.status().error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
   CHECK_THAT(third.status().error_message(), Contains("tenant small has 2 sessions"));
@@ -311,7 +342,7 @@ TEST_CASE("Tenants without their own limits have the default ones") {
   b.Allocate(6 * kMiB, &result);
   CHECK(result == 0);
   TestClient second(daemon.socket());
-  second.request.set_tenant("anybody");
+  second.tenant = "anybody";
   CHECK_FALSE(second.Open());
 }
 
@@ -383,6 +414,43 @@ TEST_CASE("A tenant's own limits stay when the defaults change, and end when the
   CHECK_FALSE(Quota::TryTake(TenantAccount::Pinned(own), 2).has_value());
   accounts.Unset("own");
   CHECK(own->limits() == TenantQuota{0, 500, 0, 0});
+}
+
+TEST_CASE("Code and graphs of all sessions of a tenant count, until their sessions end") {
+  Limited daemon;
+  const std::shared_ptr<TenantAccount> account =
+      daemon.daemon->manager().tenant_accounts().Of("small");
+  const std::shared_ptr<Quota> kept = TenantAccount::Kept(account);
+  kept->set_limit(5 * kMiB);
+  const std::string image = "code" + std::string(2 * kMiB - 4, 'c');
+  {
+    Program one(daemon), two(daemon);
+    const LibraryId library = one.Load(image);
+    CHECK(library != 0);
+    CHECK(two.Load(image) != 0);
+    CHECK(kept->used() == 4 * kMiB);
+    CHECK(one.Load(image) == 0);
+    CHECK(two.Load(image) == 0);
+    // Another tenant has its own room.
+    CHECK(Program(daemon, "other").Load(image) != 0);
+    CHECK(one.ring->Call(Op::cuLibraryUnload, wire::cuLibraryUnload{library, 0}) == 0);
+    CHECK(kept->used() == 2 * kMiB);
+    GraphBuilder graph;
+    graph.Node(wire::kNodeEmpty);
+    const auto instantiate = [&](GraphId id) {
+      return one
+          .Call(Op::cuGraphInstantiateWithParams, wire::cuGraphInstantiateWithParams{id, 1, 0, 1},
+                graph.Build())
+          .second.result();
+    };
+    CHECK(instantiate(1) == 0);
+    CHECK(kept->used() > 2 * kMiB);
+    kept->set_limit(kept->used());
+    CHECK(instantiate(2) == kCudaErrorOutOfMemory);
+    CHECK(one.ring->Call(Op::cuGraphExecDestroy, wire::cuGraphExecDestroy{1, 0}) == 0);
+    CHECK(kept->used() == 2 * kMiB);
+  }
+  CHECK(Eventually([&] { return kept->used() == 0; }));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ PAGE = """(() => {
     tenants: rows("tenants"), sessions: rows("sessions"),
     bars: document.querySelectorAll("#map .bar i").length,
     devices: [...document.querySelectorAll("#map .device")].map((device) => [...device.querySelectorAll(".bar")].map((bar) => bar.title)),
-    users: document.getElementById("users-card").hidden ? null : rows("users"),
+    engines: document.getElementById("engines-card").hidden ? null : rows("engines"),
     charts: [...document.querySelectorAll(".chart")].map((chart) => chart.querySelectorAll("path").length),
     strips: document.querySelectorAll("#strips .track").length,
     legend: [...document.querySelectorAll("#legend li")].map((one) => one.textContent),
@@ -153,8 +153,8 @@ def main():
 
 
 def several_devices(detshared, program, shim, chromium_program):
-    """A session on two devices is shown on both, one on one of them there only; and with strict isolation there are users."""
-    with Daemon(detshared, shim, flags=["--soft-devices=2", "--isolation=strict"]) as daemon, browser.Browser(chromium_program) as chromium:
+    """A session on two devices is shown on both, one on one of them there only; and with isolation by user there are engines."""
+    with Daemon(detshared, shim, flags=["--soft-devices=2", "--isolation=user"]) as daemon, browser.Browser(chromium_program) as chromium:
         chromium.size(1280, 900)
         chromium.open(daemon.url + "/")
         until(lambda: page(chromium)["health"] == "serving")
@@ -166,10 +166,10 @@ def several_devices(detshared, program, shim, chromium_program):
         shown = page(chromium)
         check([[title.split(":")[0] for title in device] for device in shown["devices"]] == [["chat"], ["chat", "training"]],
               f"on two devices: {shown['devices']}")
-        # With strict isolation the page has a column for the user.
+        # With several engines the page has a column for the isolation group.
         check([row[5].count(":") for row in shown["sessions"]] == [2, 1], f"sessions on two devices: {shown['sessions']}")
-        check(shown["users"] is not None and [row[1:4] for row in shown["users"]] == [["running", "2", "1"]], f"users: {shown['users']}")
-        check("strict" in shown["facts"], f"facts: {shown['facts']}")
+        check(shown["engines"] is not None and [row[1:4] for row in shown["engines"]] == [["running", "2", "1"]], f"engines: {shown['engines']}")
+        check("engines" in shown["facts"], f"facts: {shown['facts']}")
         check(shown["width"] <= 1280, f"{shown['width']} pixels wide on 1280")
         check(not chromium.errors, f"the console says: {chromium.errors}")
 

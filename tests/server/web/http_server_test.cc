@@ -148,6 +148,17 @@ TEST_CASE("A page of a foreign domain does not reach the daemon through that dom
     CHECK(StatusOf(Client(served).Ask(Get("/", host))) == "HTTP/1.1 200 OK");
 }
 
+TEST_CASE("A request for another port is refused") {
+  HttpServer::Options options;
+  options.port = 9464;
+  Served served(options);
+  for (const char* host : {"localhost", "localhost:9465", "127.0.0.1:80", "[::1]", "[::1]:1",
+                           "127.0.0.1:", "127.0.0.1:94640", "127.0.0.1:9464x", "[::1:9464", "::1"})
+    CHECK(StatusOf(Client(served).Ask(Get("/", host))) == "HTTP/1.1 403 Forbidden");
+  for (const char* host : {"localhost:9464", "127.0.0.1:9464", "[::1]:9464"})
+    CHECK(StatusOf(Client(served).Ask(Get("/", host))) == "HTTP/1.1 200 OK");
+}
+
 TEST_CASE("Malformed requests get an error and are closed") {
   Served served;
   for (const std::string text :
@@ -199,21 +210,20 @@ TEST_CASE("A client that does not read its response is disconnected") {
   CHECK(StatusOf(response) == "HTTP/1.1 200 OK");
 }
 
-TEST_CASE("The number of connections is bounded, and their places become free") {
+TEST_CASE(
+    "Slow connections beyond the limit are closed, the slowest first, and others are served") {
   HttpServer::Options options;
   options.connections = 4;
   Served served(options);
-  {
-    std::vector<std::unique_ptr<Client>> clients;
-    for (int i = 0; i < 4; ++i) {
-      clients.push_back(std::make_unique<Client>(served));
-      clients.back()->Send("GET / HTTP/1.1\r\n");
-    }
-    CHECK(Client(served).Ask(Get("/")).empty());
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(std::make_unique<Client>(served));
+    clients.back()->Send("GET / HTTP/1.1\r\n");
   }
-  std::string response;
-  while (response.empty()) response = Client(served).Ask(Get("/"));
-  CHECK(StatusOf(response) == "HTTP/1.1 200 OK");
+  CHECK(StatusOf(Client(served).Ask(Get("/"))) == "HTTP/1.1 200 OK");
+  for (int i = 0; i < 16; ++i) CHECK(clients[i]->Rest().empty());
+  CHECK(StatusOf(clients[19]->Ask("Host: localhost\r\nConnection: close\r\n\r\n")) ==
+        "HTTP/1.1 200 OK");
 }
 
 TEST_CASE("Random bytes do no harm") {

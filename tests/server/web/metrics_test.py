@@ -128,7 +128,7 @@ def main():
         check(value(now, "detshare_operations_total", tenant="chat", kind="launch") >= launches, "launches of the session that is gone")
         check(family_value(now, "detshare_burst_duration_seconds_count", {"tenant": "chat"}) >= bursts, "bursts of the session that is gone")
         check(value(now, "detshare_tenant_device_memory_bytes", tenant="training") == 0, "memory of the session that is gone")
-    strict(markdown, detshared, program, shim)
+    engines(markdown, detshared, program, shim)
     return 1 if failures else 0
 
 
@@ -144,12 +144,12 @@ def pairs(process):
     return [words[i : i + 2] for i in range(len(words))]
 
 
-def strict(markdown, detshared, program, shim):
-    """Programs of several users, each of whom has a process of the daemon: what is served is one daemon's."""
+def engines(markdown, detshared, program, shim):
+    """Programs of several users, each of whom has an engine: what is served is one daemon's."""
     if os.geteuid() != 0:
         print("NOT TESTED: only root can be several users")
         return
-    with Daemon(detshared, shim, flags=["--isolation=strict"]) as daemon, tempfile.TemporaryDirectory(prefix="detshare-", dir="/dev/shm") as shared:
+    with Daemon(detshared, shim, flags=["--isolation=user"]) as daemon, tempfile.TemporaryDirectory(prefix="detshare-", dir="/dev/shm") as shared:
         # Files that other users may read.
         os.chmod(daemon.folder, 0o755)
         os.chmod(shared, 0o755)
@@ -168,16 +168,16 @@ def strict(markdown, detshared, program, shim):
         until(lambda: value(look(), "detshare_sessions", tenant="chat") == 2)
         check_documentation(read[-1], documented(markdown))
         check_reader(daemon.get("/metrics"))
-        check(value(read[-1], "detshare_user_process_up", user="54321") == 1, "the process of a user")
+        check(value(read[-1], "detshare_engine_up", group="user:54321") == 1, "the engine of a user")
         grown = value(read[-1], "detshare_operations_total", **launches)
         until(lambda: value(look(), "detshare_operations_total", **launches) > grown)
-        # One user's process is killed.
-        victim = next(one for one in daemon.json("/api/v1/status")["sessions"] if one["user"] == "54321")
+        # One user's engine is killed.
+        victim = next(one for one in daemon.json("/api/v1/status")["sessions"] if one["group"] == "user:54321")
         check(victim["tenant"] == "chat", victim)
-        processes = [process for process in children(daemon.process.pid) if [b"--domain", b"54321"] in pairs(process)]
-        check(len(processes) == 1, f"processes of a user: {processes}")
+        processes = [process for process in children(daemon.process.pid) if [b"--engine", b"user:54321"] in pairs(process)]
+        check(len(processes) == 1, f"engines of a user: {processes}")
         os.kill(processes[0], signal.SIGKILL)
-        until(lambda: value(look(), "detshare_user_process_failures_total", user="54321") == 1)
+        until(lambda: value(look(), "detshare_engine_failures_total", group="user:54321") == 1)
         until(lambda: value(look(), "detshare_sessions", tenant="chat") == 1)
         for one in programs:
             one.kill()

@@ -63,7 +63,7 @@ TEST_CASE("A tenant's work is counted while its session lives, and the counts st
   CHECK(watched.Value("detshare_sessions{tenant=\"chat\"}") == 0);
   {
     TestClient client(watched.daemon.socket());
-    client.request.set_tenant("chat");
+    client.tenant = "chat";
     REQUIRE(client.Open());
     client.CreateStream(1);
     const uint64_t memory = client.Allocate(1 << 20);
@@ -91,7 +91,7 @@ TEST_CASE("Refused sessions are counted by the reason") {
   wrong.request.set_abi_version(9999);
   CHECK_FALSE(wrong.Open());
   TestClient nonsense(watched.daemon.socket());
-  nonsense.request.set_tenant("a\nb");
+  nonsense.tenant = "a\nb";
   CHECK_FALSE(nonsense.Open());
   TestClient nowhere(watched.daemon.socket());
   nowhere.request.add_device_ids("99");
@@ -105,7 +105,7 @@ TEST_CASE("A fault and a broken protocol are counted for their tenant") {
   WatchedDaemon watched;
   {
     TestClient faulty(watched.daemon.socket());
-    faulty.request.set_tenant("chat");
+    faulty.tenant = "chat";
     REQUIRE(faulty.Open());
     faulty.CreateStream(1);
     const LibraryId library = faulty.Load();
@@ -114,7 +114,7 @@ TEST_CASE("A fault and a broken protocol are counted for their tenant") {
     while (watched.Value("detshare_session_faults_total{tenant=\"chat\"}") != 1) usleep(1000);
   }
   TestClient hostile(watched.daemon.socket());
-  hostile.request.set_tenant("chat");
+  hostile.tenant = "chat";
   REQUIRE(hostile.Open());
   const uint32_t nonsense = 1;
   hostile.ring->Send(static_cast<Op>(0xFFFF), nonsense);
@@ -133,7 +133,7 @@ TEST_CASE("Exactly the given objectives are shown") {
 TEST_CASE("The status names devices, tenants and sessions") {
   WatchedDaemon watched;
   TestClient client(watched.daemon.socket());
-  client.request.set_tenant("chat");
+  client.tenant = "chat";
   client.request.set_program("a \"quoted\" <program>");
   REQUIRE(client.Open());
   const json status = json::parse(BodyOf(watched.Get("/api/v1/status")));

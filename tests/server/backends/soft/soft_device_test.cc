@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <random>
 
@@ -25,6 +26,17 @@ LaunchShape Clusters(uint32_t blocks) {
   LaunchShape shape;
   shape.cluster = {blocks, 1, 1};
   return shape;
+}
+
+// The files of software GPUs that this process has open.
+int OpenMemoryFiles() {
+  int files = 0;
+  for (const auto& descriptor : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(descriptor.path(), error).string();
+    files += target.starts_with("/memfd:detshare-soft-gpu") ? 1 : 0;
+  }
+  return files;
 }
 
 int Attribute(Device& device, int attribute) {
@@ -70,6 +82,22 @@ TEST_CASE("a partition consists of whole groups of SMs") {
   CHECK_FALSE(device->CreatePartition(128, 8).ok());
   CHECK_FALSE(device->CreatePartition(-8, 8).ok());
   CHECK_FALSE(device->CreatePartition(0, 0).ok());
+}
+
+TEST_CASE("a queue that waits for its next session keeps no memory of the last one") {
+  TestDevice device;
+  const int before = OpenMemoryFiles();
+  const std::unique_ptr<Queue> queue = Require(device->whole().CreateQueue(0));
+  {
+    const auto space = Require(device->CreateAddressSpace(TestBase(0), kTestSpaceBytes));
+    CHECK(OpenMemoryFiles() == before + 1);
+    queue->Serve(*space);
+    const std::unique_ptr<Marker> marker = Require(device->CreateMarker(/*timed=*/false));
+    Require(queue->Record(*marker));
+    while (!Require(device->Reached(*marker))) std::this_thread::yield();
+    space->Abandon();
+  }
+  CHECK(OpenMemoryFiles() == before);
 }
 
 TEST_CASE("a kernel of an unmodified fatbin adds vectors") {

@@ -1,0 +1,193 @@
+#include "server/engines/engine_channel.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "proto/engine.pb.h"
+#include "server/base/errno_text.h"
+#include "server/base/event_message.h"
+
+namespace detshare {
+namespace {
+
+// An endpoint names at most 64 devices, each in less than 128 bytes.
+constexpr size_t kMaxMessage = 16 << 10;
+constexpr size_t kMaxFds = 2;
+
+absl::Status Send(int channel, const google::protobuf::MessageLite& message,
+                  const std::vector<int>& fds) {
+  std::string bytes = message.SerializeAsString();
+  iovec data{bytes.data(), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  if (!fds.empty()) {
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size() * sizeof(int));
+  }
+  if (sendmsg(channel, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    return absl::UnavailableError(ErrnoText(errno));
+  return absl::OkStatus();
+}
+
+// Returns nothing for an order of a later program.
+std::optional<EngineOrder> OrderOf(proto::EngineOrder order) {
+  switch (order) {
+    case proto::ENGINE_ORDER_END:
+      return EngineOrder::kEnd;
+    case proto::ENGINE_ORDER_RELEASE:
+      return EngineOrder::kRelease;
+    case proto::ENGINE_ORDER_RELOAD:
+      return EngineOrder::kReload;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<EngineChannel> MakeEngineChannel() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    return absl::ResourceExhaustedError(absl::StrCat("socketpair: ", ErrnoText(errno)));
+  return EngineChannel{ends[0], ends[1]};
+}
+
+absl::Status PassConnection(int channel, const ClientConnection& connection) {
+  proto::ToEngine message;
+  message.mutable_arrival()->set_tenant(connection.tenant);
+  std::vector<int> fds = {connection.fd};
+  if (connection.endpoint != nullptr) {
+    proto::PassedEndpoint* const endpoint = message.mutable_arrival()->mutable_endpoint();
+    endpoint->set_number(connection.endpoint->number);
+    endpoint->set_name(connection.endpoint->name);
+    for (const std::string& id : connection.endpoint->device_ids) endpoint->add_device_ids(id);
+    fds.push_back(connection.endpoint->sessions_fd);
+  }
+  return Send(channel, message, fds);
+}
+
+absl::Status PassClosedEndpoint(int channel, uint64_t endpoint) {
+  proto::ToEngine message;
+  message.set_closed_endpoint(endpoint);
+  return Send(channel, message, {});
+}
+
+absl::Status PassOrder(int channel, EngineOrder order) {
+  proto::ToEngine message;
+  switch (order) {
+    case EngineOrder::kEnd:
+      message.set_order(proto::ENGINE_ORDER_END);
+      break;
+    case EngineOrder::kRelease:
+      message.set_order(proto::ENGINE_ORDER_RELEASE);
+      break;
+    case EngineOrder::kReload:
+      message.set_order(proto::ENGINE_ORDER_RELOAD);
+      break;
+  }
+  return Send(channel, message, {});
+}
+
+absl::Status PassAdoption(int channel, int admission) {
+  proto::ToEngine message;
+  message.set_adoption(true);
+  return Send(channel, message, {admission});
+}
+
+std::optional<Reported> TakeReport(int channel) {
+  std::vector<char> bytes(kMaxMessage);
+  const ssize_t count = recv(channel, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (count < 0) return std::nullopt;
+  Reported reported;
+  reported.end = count == 0;
+  proto::FromEngine message;
+  // An engine runs what clients send it, so its messages may be anything.
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(count))) return reported;
+  if (message.has_offer()) reported.offer = message.offer();
+  if (message.has_event()) reported.event = FromMessage(message.event());
+  reported.device_lost = message.device_lost();
+  return reported;
+}
+
+Received TakeMessage(int channel) {
+  std::vector<char> bytes(kMaxMessage);
+  iovec data{bytes.data(), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  const ssize_t count = recvmsg(channel, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  Received received;
+  if (count < 0) {
+    received.end = errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
+    return received;
+  }
+  received.any = count > 0;
+  received.end = count == 0;
+  std::array<int, kMaxFds> fds = {-1, -1};
+  const cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)
+    std::memcpy(fds.data(), CMSG_DATA(rights), rights->cmsg_len - CMSG_LEN(0));
+  proto::ToEngine message;
+  // The supervisor is the same program or a later one, so every message is sound.
+  if (!received.any || !message.ParseFromArray(bytes.data(), static_cast<int>(count)))
+    return received;
+  if (message.has_arrival()) {
+    ClientConnection& connection = received.connection.emplace();
+    connection.fd = fds[0];
+    connection.tenant = message.arrival().tenant();
+    if (message.arrival().has_endpoint()) {
+      const proto::PassedEndpoint& passed = message.arrival().endpoint();
+      auto endpoint = std::make_shared<TenantEndpoint>();
+      endpoint->number = passed.number();
+      endpoint->name = passed.name();
+      endpoint->tenant = connection.tenant;
+      endpoint->device_ids = {passed.device_ids().begin(), passed.device_ids().end()};
+      endpoint->sessions_fd = fds[1];
+      endpoint->sessions_directory = absl::StrCat("/proc/self/fd/", fds[1]);
+      connection.endpoint = std::move(endpoint);
+    }
+  } else if (message.has_closed_endpoint()) {
+    received.closed_endpoint = message.closed_endpoint();
+  } else if (message.has_order()) {
+    received.order = OrderOf(message.order());
+  } else if (message.adoption()) {
+    received.admission = fds[0];
+  }
+  return received;
+}
+
+void OfferToEnd(int channel, uint64_t received) {
+  proto::FromEngine message;
+  message.set_offer(received);
+  Send(channel, message, {}).IgnoreError();
+}
+
+void ReportEvent(int channel, const DaemonEvent& event) {
+  proto::FromEngine message;
+  *message.mutable_event() = ToMessage(event);
+  Send(channel, message, {}).IgnoreError();
+}
+
+void ReportDeviceLoss(int channel) {
+  proto::FromEngine message;
+  message.set_device_lost(true);
+  Send(channel, message, {}).IgnoreError();
+}
+
+}  // namespace detshare

@@ -1,0 +1,82 @@
+// The messages between the supervisor and an engine, over a socketpair that keeps message
+// boundaries:
+//
+//     supervisor --[a connection, and what was decided]--> engine    for each program that connects
+//     supervisor --[an endpoint was closed]--------------> engine
+//     supervisor --[an order: end, release, reload]------> engine
+//     supervisor --[adoption, and an admission channel]--> engine    a later supervisor's first one
+//     supervisor <--[how many connections it has got]----- engine    the engine offers to end: idle
+//     supervisor <--[an event of a session]--------------- engine
+//     supervisor <--[a device is lost]-------------------- engine
+//     supervisor --(end of file)-------------------------> engine    the supervisor is gone
+//
+// The supervisor accepts the offer only if the engine has received all connections that were sent,
+// so no connection is lost. An engine whose supervisor is gone serves its sessions until the next
+// supervisor connects to its socket (engine_process.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/access/tenant_endpoint.h"
+#include "server/base/event_log.h"
+
+namespace detshare {
+
+// A supervisor adopts engines with the same number. It changes with the meaning of messages on the
+// two channels; fields that an older program may ignore do not change it.
+inline constexpr uint32_t kEngineProtocol = 1;
+
+// The two ends. Both are closed on exec. Neither blocks.
+struct EngineChannel {
+  int supervisor = -1, engine = -1;
+};
+absl::StatusOr<EngineChannel> MakeEngineChannel();
+
+// A program's connection, with what the supervisor has decided about it.
+struct ClientConnection {
+  int fd = -1;  // not owned
+  std::string tenant;
+  std::shared_ptr<TenantEndpoint> endpoint;  // null: it came by the main socket
+};
+
+enum class EngineOrder { kEnd, kRelease, kReload };  // proto::EngineOrder
+
+// ---- the supervisor's end. All of these return Unavailable if the engine does not read or is gone.
+absl::Status PassConnection(int channel, const ClientConnection& connection);
+absl::Status PassClosedEndpoint(int channel, uint64_t endpoint);
+absl::Status PassOrder(int channel, EngineOrder order);
+absl::Status PassAdoption(int channel, int admission);
+struct Reported {
+  bool end = false;  // no further message will come
+  bool device_lost = false;
+  std::optional<uint64_t> offer;  // how many connections the engine has received
+  std::optional<DaemonEvent> event;
+};
+// Returns the next message; nothing if there is none. Does not block.
+std::optional<Reported> TakeReport(int channel);
+
+// ---- the engine's end
+struct Received {
+  bool any = false;  // a message has come
+  bool end = false;  // no further message will come
+  // The receiver owns the descriptor, which is -1 if the process had no free one for it. The
+  // endpoint has what the supervisor knows of it.
+  std::optional<ClientConnection> connection;
+  std::optional<uint64_t> closed_endpoint;
+  std::optional<EngineOrder> order;
+  int admission = -1;  // the engine's end of the new channel; the receiver owns it
+};
+Received TakeMessage(int channel);
+// None of them waits. An offer that cannot be sent is made again later. An event that cannot be sent
+// stays in the engine's own log only.
+void OfferToEnd(int channel, uint64_t received);
+void ReportEvent(int channel, const DaemonEvent& event);
+void ReportDeviceLoss(int channel);
+
+}  // namespace detshare

@@ -1,0 +1,566 @@
+#include "server/engines/engines.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
+#include "proto/version.h"
+#include "server/base/errno_text.h"
+#include "server/base/logging.h"
+#include "server/engines/admission_channel.h"
+#include "server/engines/engine_list.h"
+#include "server/engines/isolation_group.h"
+
+extern char** environ;
+
+namespace detshare {
+namespace {
+
+// The source of an event of the epoll, in the upper half of its data. The lower half is the engine's
+// number.
+enum class Source : uint64_t { kChannel = 1, kProcess = 2, kAdmission = 3 };
+
+// A process that ends sooner than this after its beginning has failed. It is not started again for
+// as long.
+constexpr std::chrono::seconds kSoon(2);
+constexpr size_t kMaxWaiting = 512;
+constexpr size_t kMaxFailed = 1024;
+// An engine makes its socket before all else.
+constexpr std::chrono::seconds kSocketTimeout(1);
+// The list of engines is written once for so many sessions.
+constexpr uint64_t kReserved = 1000;
+
+void Watch(int epoll, int fd, Source source, uint32_t engine, uint32_t events = EPOLLIN,
+           int operation = EPOLL_CTL_ADD) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = static_cast<uint64_t>(source) << 32 | engine;
+  epoll_ctl(epoll, operation, fd, &event);
+}
+
+// Descriptors that an engine inherits besides the standard ones.
+constexpr int kEngineFd = 3, kAdmissionFd = 4;
+// The number of admission requests that are decided in one round, so that one engine cannot keep
+// the others waiting.
+constexpr int kMaxAtOnce = 64;
+
+// Starts a process of `program`. posix_spawn runs no code of the daemon in the child, because
+// another thread may hold any lock.
+absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string> command,
+                            int engine_fd, int admission_fd) {
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  // The service manager's variables are meant for the supervisor only.
+  constexpr std::string_view kOwn[] = {
+      "NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "LISTEN_FDS=", "LISTEN_PID="};
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::none_of(std::begin(kOwn), std::end(kOwn), [&](std::string_view own) {
+          return std::string_view(*variable).starts_with(own);
+        }))
+      environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  if (const int error = posix_spawn_file_actions_init(&actions); error != 0)
+    return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
+  // Moves the descriptor away from kEngineFd, which the first dup2 overwrites.
+  const int moved = fcntl(admission_fd, F_DUPFD_CLOEXEC, kAdmissionFd + 1);
+  int error = moved < 0 ? errno : 0;
+  if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, engine_fd, kEngineFd);
+  if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, moved, kAdmissionFd);
+  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, kAdmissionFd + 1);
+  pid_t pid = -1;
+  if (error == 0) {
+    error =
+        posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(), environment.data());
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  if (moved >= 0) close(moved);
+  if (error != 0) return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
+  return pid;
+}
+
+std::string Ending(int status) {
+  if (WIFSIGNALED(status)) return absl::StrCat("was ended by signal ", WTERMSIG(status));
+  return absl::StrCat("ended with exit code ", WEXITSTATUS(status));
+}
+
+void SendSignal(int process, int signal) {
+  syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0);
+}
+
+void CloseIfOpen(int fd) {
+  if (fd >= 0) close(fd);
+}
+
+// Connects to the socket of an engine that waits for a supervisor.
+absl::StatusOr<int> ConnectToEngine(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path))
+    return absl::InvalidArgumentError("its path is long");
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0)
+    return fd;
+  const int error = errno;
+  CloseIfOpen(fd);
+  return absl::UnavailableError(ErrnoText(error));
+}
+
+// The same for an engine that may just have begun, and makes its socket soon.
+absl::StatusOr<int> AwaitEngine(const std::string& path, int process) {
+  const auto until = std::chrono::steady_clock::now() + kSocketTimeout;
+  for (;;) {
+    absl::StatusOr<int> fd = ConnectToEngine(path);
+    if (fd.ok() || std::chrono::steady_clock::now() >= until) return fd;
+    pollfd ended = {process, POLLIN, 0};
+    if (poll(&ended, 1, /*milliseconds=*/5) > 0) return fd;
+  }
+}
+
+// Whether a process uses the engine's directory. An engine that ends keeps its socket until it has
+// removed its files.
+bool InUse(const std::string& directory) {
+  const absl::StatusOr<int> fd = ConnectToEngine(AdoptionSocket(directory));
+  if (fd.ok()) close(*fd);
+  return fd.ok();
+}
+
+// Whether the process listens at the socket that `fd` is connected to.
+bool IsPeer(int fd, pid_t pid) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == pid;
+}
+
+}  // namespace
+
+struct Engines::Channels {
+  EngineChannel messages, admission;
+};
+
+Engines::Engines(Options options)
+    : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  book_.SetLimits(options_.limits);
+}
+
+Engines::~Engines() {
+  for (auto& [number, engine] : engines_) {
+    SendSignal(engine.process, SIGKILL);
+    if (!engine.adopted) waitpid(engine.info.pid, nullptr, 0);
+    Drop(engine);
+    for (const ClientConnection& connection : engine.waiting) close(connection.fd);
+  }
+  close(epoll_);
+}
+
+void Engines::Adopt() {
+  const std::string directory = EnginesDirectory(options_.runtime_directory);
+  const proto::EngineList list = ReadEngineList(EngineListFile(directory));
+  book_.BeginAt(list.next_session());
+  std::set<std::string> used;
+  for (const proto::ListedEngine& listed : list.engines()) {
+    const int process = OpenListed(listed);
+    if (process < 0) continue;
+    used.insert(listed.directory());
+    Adopt(listed, process);
+  }
+  std::error_code error;
+  std::filesystem::directory_iterator entry(directory, error), end;
+  for (; !error && entry != end; entry.increment(error)) {
+    // An engine that has just begun, or that was told to end, may not be listed.
+    if (used.contains(entry->path().filename().string()) || InUse(entry->path().string())) continue;
+    std::error_code ignored;
+    std::filesystem::remove_all(entry->path(), ignored);
+  }
+  SaveList();
+}
+
+void Engines::Adopt(const proto::ListedEngine& listed, int process) {
+  Engine engine;
+  engine.listed = listed;
+  engine.info = {listed.group(), listed.pid(),
+                 EngineDirectory(options_.runtime_directory, listed.directory())};
+  engine.adopted = true;
+  engine.process = process;
+  // Another version serves its sessions only. One with other messages does so on its own.
+  engine.retired = listed.version() != kVersion || CurrentOf(listed.group()) != engines_.end();
+  absl::Status adopted = absl::UnavailableError("it belongs to an incompatible version");
+  if (listed.protocol() == kEngineProtocol) {
+    absl::StatusOr<int> channel = AwaitEngine(AdoptionSocket(engine.info.directory), process);
+    absl::StatusOr<EngineChannel> admission = MakeEngineChannel();
+    adopted = channel.status();
+    adopted.Update(admission.status());
+    if (adopted.ok() && !IsPeer(*channel, listed.pid()))
+      adopted = absl::PermissionDeniedError("another process is at its socket");
+    if (adopted.ok()) adopted = PassAdoption(*channel, admission->engine);
+    if (admission.ok()) close(admission->engine);
+    if (adopted.ok()) {
+      engine.channel = *channel;
+      engine.admission = admission->supervisor;
+    } else {
+      if (channel.ok()) close(*channel);
+      if (admission.ok()) close(admission->supervisor);
+    }
+  }
+  if (!adopted.ok()) {
+    engine.retired = true;
+    LogWarning("the engine of isolation group ", listed.group(), " (pid ", listed.pid(),
+               ") serves its sessions without a supervisor: ", std::string(adopted.message()));
+  }
+  engine.number = next_++;
+  Introduce(engines_.emplace(engine.number, std::move(engine)).first->second);
+}
+
+void Engines::Introduce(Engine& engine) {
+  Watch(epoll_, engine.process, Source::kProcess, engine.number);
+  if (engine.channel >= 0) Watch(epoll_, engine.channel, Source::kChannel, engine.number);
+  if (engine.admission >= 0) Watch(epoll_, engine.admission, Source::kAdmission, engine.number);
+  LogInfo("isolation group ", engine.info.group,
+          engine.adopted ? " keeps its engine: pid " : " has an engine: pid ", engine.info.pid,
+          engine.adopted ? absl::StrCat(", version ", engine.listed.version()) : "");
+  if (options_.running != nullptr) options_.running->Add(engine.info);
+  if (options_.begun) options_.begun(engine.info, engine.adopted);
+}
+
+void Engines::SaveList() {
+  proto::EngineList list;
+  for (const auto& [number, engine] : engines_) {
+    if (!engine.asked) *list.add_engines() = engine.listed;
+  }
+  reserved_ = book_.next() + kReserved;
+  list.set_next_session(reserved_);
+  const std::string file = EngineListFile(EnginesDirectory(options_.runtime_directory));
+  if (const absl::Status written = WriteEngineList(file, list); !written.ok()) {
+    LogWarning(std::string(written.message()),
+               "; a supervisor that replaces this one will not know its engines");
+  }
+}
+
+Engines::Running::iterator Engines::CurrentOf(const std::string& group) {
+  return std::find_if(engines_.begin(), engines_.end(), [&](const Running::value_type& one) {
+    return !one.second.retired && one.second.info.group == group;
+  });
+}
+
+std::string Engines::FreeDirectory(const std::string& group) const {
+  const std::string name = DirectoryName(group);
+  std::string free = name;
+  const auto taken = [&] {
+    return std::any_of(engines_.begin(), engines_.end(),
+                       [&](const Running::value_type& one) {
+                         return one.second.listed.directory() == free;
+                       }) ||
+           InUse(EngineDirectory(options_.runtime_directory, free));
+  };
+  // No group's name has this sign.
+  for (int i = 2; taken(); ++i) free = absl::StrCat(name, "~", i);
+  return free;
+}
+
+void Engines::Proceed() {
+  epoll_event events[16];
+  const int count = epoll_wait(epoll_, events, 16, 0);
+  for (int i = 0; i < count; ++i) {
+    const auto source = static_cast<Source>(events[i].data.u64 >> 32);
+    const auto engine = engines_.find(static_cast<uint32_t>(events[i].data.u64 & UINT32_MAX));
+    if (engine == engines_.end()) continue;
+    if (source == Source::kProcess) Reap(engine);
+    if (source == Source::kChannel) HandleMessage(engine->second);
+    if (source == Source::kAdmission) Decide(engine->second);
+  }
+}
+
+void Engines::Pass(const std::string& group, const ClientConnection& connection) {
+  absl::Status passed = TryToPass(group, connection);
+  if (!passed.ok()) options_.refuse(connection.fd, std::move(passed));
+}
+
+absl::Status Engines::TryToPass(const std::string& group, const ClientConnection& connection) {
+  if (ending_) return absl::UnavailableError("the daemon ends");
+  auto engine = CurrentOf(group);
+  if (engine == engines_.end()) {
+    const auto failed = failed_.find(group);
+    if (failed != failed_.end() && Clock::now() - failed->second < kSoon) {
+      return absl::UnavailableError(
+          absl::StrCat("the engine of isolation group ", group,
+                       " ended soon after its start, as the daemon's log says"));
+    }
+    failed_.erase(group);
+    if (engines_.size() >= kMax)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the daemon has ", kMax, " engines: let programs of other groups end"));
+    Engine fresh;
+    if (const absl::Status begun = Begin(group, &fresh); !begun.ok()) {
+      LogError("no engine for isolation group ", group, ": ", std::string(begun.message()));
+      return begun;
+    }
+    engine = engines_.emplace(fresh.number, std::move(fresh)).first;
+    Introduce(engine->second);
+    SaveList();
+  }
+  if (engine->second.waiting.size() >= kMaxWaiting) {
+    return absl::UnavailableError(
+        absl::StrCat("too many programs wait for the engine of isolation group ", group));
+  }
+  engine->second.waiting.push_back(connection);
+  Flush(engine->second);
+  return absl::OkStatus();
+}
+
+void Engines::Flush(Engine& engine) {
+  if (engine.channel < 0) return;
+  while (!engine.orders.empty() && PassOrder(engine.channel, engine.orders.front()).ok())
+    engine.orders.pop_front();
+  while (!engine.closed.empty() && PassClosedEndpoint(engine.channel, engine.closed.front()).ok())
+    engine.closed.pop_front();
+  while (!engine.waiting.empty() && PassConnection(engine.channel, engine.waiting.front()).ok()) {
+    close(engine.waiting.front().fd);
+    engine.waiting.pop_front();
+    ++engine.sent;
+  }
+  // A process that has just begun reads later: what it gets stays here.
+  const bool left = !engine.waiting.empty() || !engine.closed.empty() || !engine.orders.empty();
+  if (engine.full == left) return;
+  engine.full = !engine.full;
+  const uint32_t events = engine.full ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  Watch(epoll_, engine.channel, Source::kChannel, engine.number, events, EPOLL_CTL_MOD);
+}
+
+void Engines::CloseEndpoint(uint64_t endpoint) {
+  for (auto& [number, engine] : engines_) {
+    std::erase_if(engine.waiting, [&](const ClientConnection& one) {
+      const bool through = one.endpoint != nullptr && one.endpoint->number == endpoint;
+      if (through) close(one.fd);
+      return through;
+    });
+    engine.closed.push_back(endpoint);
+    Flush(engine);
+  }
+}
+
+absl::StatusOr<Engines::Channels> Engines::MakeChannels() {
+  Channels channels;
+  DETSHARE_ASSIGN_OR_RETURN(channels.messages, MakeEngineChannel());
+  absl::StatusOr<EngineChannel> admission = MakeEngineChannel();
+  if (!admission.ok()) {
+    close(channels.messages.supervisor);
+    close(channels.messages.engine);
+    return admission.status();
+  }
+  channels.admission = *admission;
+  return channels;
+}
+
+absl::Status Engines::Begin(const std::string& group, Engine* engine) {
+  DETSHARE_ASSIGN_OR_RETURN(const Channels channels, MakeChannels());
+  const std::string directory = FreeDirectory(group);
+  const std::string path = EngineDirectory(options_.runtime_directory, directory);
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);  // a supervisor that was killed may have left it
+  std::vector<std::string> command = options_.command;
+  for (const std::string& more : {std::string("--engine"), group, std::string("--engine-directory"),
+                                  directory, std::string("--engine-fd"), absl::StrCat(kEngineFd),
+                                  std::string("--admission-fd"), absl::StrCat(kAdmissionFd)}) {
+    command.push_back(more);
+  }
+  const absl::StatusOr<pid_t> begun =
+      Spawn(options_.program.empty() ? "/proc/self/exe" : options_.program, std::move(command),
+            channels.messages.engine, channels.admission.engine);
+  close(channels.messages.engine);
+  close(channels.admission.engine);
+  const pid_t pid = begun.value_or(-1);
+  const int process = begun.ok() ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
+  if (process < 0) {
+    const absl::Status status = begun.ok()
+                                    ? absl::InternalError(absl::StrCat("pidfd: ", ErrnoText(errno)))
+                                    : begun.status();
+    close(channels.messages.supervisor);
+    close(channels.admission.supervisor);
+    if (begun.ok()) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+    return status;
+  }
+  engine->number = next_++;
+  engine->info = {group, pid, path};
+  engine->listed.set_group(group);
+  engine->listed.set_directory(directory);
+  engine->listed.set_pid(pid);
+  engine->listed.set_start_time(StartTimeOf(pid).value_or(0));
+  engine->listed.set_version(kVersion);
+  engine->listed.set_protocol(kEngineProtocol);
+  engine->process = process;
+  engine->channel = channels.messages.supervisor;
+  engine->admission = channels.admission.supervisor;
+  engine->begun = Clock::now();
+  return absl::OkStatus();
+}
+
+void Engines::Notify(Engine& engine) {
+  engine.asked = true;
+  if (engine.channel < 0) return;
+  // A process that does not read has not begun to serve, and learns it from the end of the channel.
+  PassOrder(engine.channel, EngineOrder::kEnd).IgnoreError();
+  Part(engine);
+  SaveList();
+}
+
+void Engines::Part(Engine& engine) {
+  CloseIfOpen(engine.channel);  // closing removes it from the epoll
+  engine.channel = -1;
+}
+
+void Engines::Drop(Engine& engine) {
+  Part(engine);
+  close(engine.process);
+  CloseIfOpen(engine.admission);
+}
+
+void Engines::HandleMessage(Engine& engine) {
+  if (engine.channel < 0) return;
+  Flush(engine);
+  for (int i = 0; i < kMaxAtOnce; ++i) {
+    const std::optional<Reported> reported = TakeReport(engine.channel);
+    if (!reported.has_value()) return;
+    if (reported->event.has_value() && options_.noted) options_.noted(*reported->event);
+    if (reported->device_lost) engine.device_lost = true;
+    const bool idle = reported->offer == engine.sent && engine.waiting.empty();
+    if (reported->end) return Part(engine);
+    if (idle) return Notify(engine);
+  }
+}
+
+void Engines::Decide(Engine& engine) {
+  for (int i = 0; i < kMaxAtOnce; ++i) {
+    const std::optional<AdmissionRequest> request = TakeAdmissionRequest(engine.admission);
+    if (!request.has_value()) break;
+    switch (request->kind) {
+      case AdmissionRequest::Kind::kEnter:
+        SendAdmissionReply(engine.admission, request->question,
+                           book_.Enter(engine.info.pid, request->tenant));
+        break;
+      case AdmissionRequest::Kind::kLeave:
+        book_.Leave(engine.info.pid, request->session);
+        break;
+      case AdmissionRequest::Kind::kGoesOn:
+        if (engine.adopted) book_.GoOn(engine.info.pid, request->session, request->tenant);
+        break;
+    }
+  }
+  if (book_.next() >= reserved_) SaveList();
+  // The channel was closed by a process that ends: it sends no more requests.
+  char byte;
+  if (recv(engine.admission, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, engine.admission, nullptr);
+}
+
+void Engines::Reap(Running::iterator ended) {
+  HandleMessage(ended->second);  // its last words
+  int status = 0;
+  const pid_t reaped = waitpid(ended->second.info.pid, &status, WNOHANG);
+  // An adopted engine is the child of another process, which gets to know how it ended.
+  if (reaped != ended->second.info.pid && !ended->second.adopted) return;
+  Engine engine = std::move(ended->second);
+  engines_.erase(ended);
+  const std::string& group = engine.info.group;
+  const bool clean = engine.adopted ? engine.asked : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  const std::string text = engine.device_lost ? "has lost its device"
+                           : engine.adopted   ? "ended"
+                                              : Ending(status);
+  const EngineEnd how = engine.device_lost ? EngineEnd::kDeviceLost
+                        : clean            ? EngineEnd::kAsked
+                                           : EngineEnd::kFailed;
+  if (how == EngineEnd::kAsked) {
+    LogInfo("the engine of isolation group ", group, " has ended");
+  } else {
+    LogError("the engine of isolation group ", group, " (pid ", engine.info.pid, ") ", text,
+             "; other groups are not affected");
+  }
+  if (options_.running != nullptr) options_.running->Remove(engine.info.pid);
+  if (options_.ended) options_.ended(engine.info, {how, text, book_.SessionsOf(engine.info.pid)});
+  book_.Forget(engine.info.pid);
+  Drop(engine);
+  if (how != EngineEnd::kAsked && !engine.adopted && Clock::now() - engine.begun < kSoon) {
+    if (failed_.size() >= kMaxFailed) failed_.clear();
+    failed_[group] = Clock::now();
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(engine.info.directory, ignored);
+  SaveList();
+  for (const ClientConnection& connection : engine.waiting) Pass(group, connection);
+}
+
+void Engines::Reload() {
+  for (auto& [number, engine] : engines_) {
+    if (engine.channel < 0) continue;
+    engine.orders.push_back(EngineOrder::kReload);
+    Flush(engine);
+  }
+}
+
+bool Engines::End(std::chrono::milliseconds timeout) {
+  ending_ = true;
+  for (auto& [number, engine] : engines_) {
+    // An engine without a channel has no other way to learn of it.
+    if (engine.channel < 0 && !engine.asked) SendSignal(engine.process, SIGTERM);
+    Notify(engine);
+  }
+  return AwaitEnd(timeout, [](const Engine&) { return true; });
+}
+
+bool Engines::AwaitEnd(std::chrono::milliseconds timeout,
+                       const std::function<bool(const Engine&)>& counts) {
+  const Clock::time_point until = Clock::now() + timeout;
+  for (;;) {
+    if (std::none_of(engines_.begin(), engines_.end(),
+                     [&](const Running::value_type& one) { return counts(one.second); }))
+      return true;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+    if (left.count() <= 0) return false;
+    epoll_event event;
+    if (epoll_wait(epoll_, &event, 1, static_cast<int>(left.count())) > 0) Proceed();
+  }
+}
+
+size_t Engines::Release(std::chrono::milliseconds timeout) {
+  ending_ = true;
+  for (auto& [number, engine] : engines_) {
+    if (engine.channel >= 0) PassOrder(engine.channel, EngineOrder::kRelease).IgnoreError();
+  }
+  AwaitEnd(timeout, [this](const Engine& engine) { return book_.CountOf(engine.info.pid) == 0; });
+  SaveList();
+  const size_t left = engines_.size();
+  for (auto& [number, engine] : engines_) {
+    Drop(engine);
+    for (const ClientConnection& connection : engine.waiting) close(connection.fd);
+  }
+  engines_.clear();
+  return left;
+}
+
+}  // namespace detshare

@@ -1,0 +1,164 @@
+// Starts and ends engines, and gives them connections.
+//
+//     socket --> the supervisor: accepts, decides tenant and isolation group, opens no device
+//                   |  connections, as descriptors (engine_channel.h)
+//                   +--> engine of group A: devices, scheduler, sessions
+//                   +--> engine of group B: ...
+//
+// An engine is a process of the same program. It starts at the first connection of its isolation
+// group. It ends some time after the last one, or when it fails; the next connection starts it
+// again. So a fault in one group's engine ends no session of another group.
+//
+// Engines outlive the supervisor. The next supervisor adopts them (Adopt()). An engine of another
+// version serves its sessions to the end, and the group's next connection starts an engine of this
+// version beside it.
+//
+// Threading: one thread calls this object; the process may have others.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/engine.pb.h"
+#include "server/base/event_log.h"
+#include "server/engines/engine_channel.h"
+#include "server/engines/engine_process.h"
+#include "server/engines/running_engines.h"
+#include "server/engines/session_book.h"
+
+namespace detshare {
+
+// The end of an engine.
+struct EndedEngine {
+  EngineEnd how = EngineEnd::kAsked;
+  std::string text;                // says how, in words that follow "the engine"
+  std::vector<uint64_t> sessions;  // that it had, and whose files it has left
+};
+
+class Engines {
+ public:
+  // Each has a context on every device, and memory there.
+  static constexpr size_t kMax = 256;
+
+  struct Options {
+    // The command line of an engine. `--engine GROUP --engine-directory NAME --engine-fd N
+    // --admission-fd N` are appended.
+    std::vector<std::string> command;
+    std::string program;            // the executable; "": this process's own
+    std::string runtime_directory;  // has the engines' directories; an ended engine's is removed
+    SessionBook::Limits limits;     // over all engines
+    RunningEngines* running = nullptr;  // is told which engines run; outlives this object
+    // Owns the connection, which no engine will serve. `why` is for the client.
+    std::function<void(int connection, absl::Status why)> refuse;
+    // Called when an engine has begun or was adopted, and when it has ended; may be empty.
+    std::function<void(const EngineInfo& engine, bool adopted)> begun;
+    std::function<void(const EngineInfo& engine, const EndedEngine& ended)> ended;
+    // Called with each event that an engine reports; may be empty.
+    std::function<void(DaemonEvent event)> noted;
+  };
+
+  explicit Engines(Options options);
+  ~Engines();  // kills the engines that End() and Release() have left
+  Engines(const Engines&) = delete;
+  Engines& operator=(const Engines&) = delete;
+
+  // Takes over the engines of an earlier supervisor, and removes the directories of engines that
+  // have ended. Called once, before all other calls.
+  void Adopt();
+
+  // Readable when Proceed() has something to do.
+  int fd() const { return epoll_; }
+  // Does what is due. Does not block.
+  void Proceed();
+  // Gives the connection, which it owns, to the group's engine, and starts one if there is none.
+  void Pass(const std::string& group, const ClientConnection& connection);
+  // Tells the engines that the endpoint was closed. They end its sessions.
+  void CloseEndpoint(uint64_t endpoint);
+  void SetLimits(SessionBook::Limits limits) { book_.SetLimits(std::move(limits)); }
+  // Tells the engines that the configuration or the settings have changed.
+  void Reload();
+  // Tells the engines to end. Returns false if some are still there after `timeout`.
+  bool End(std::chrono::milliseconds timeout);
+  // Leaves the engines alone: those that a program uses go on without a supervisor, and the others
+  // end. Waits for these, up to `timeout`. Returns the number of engines that go on.
+  size_t Release(std::chrono::milliseconds timeout);
+
+  size_t size() const { return engines_.size(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Engine {
+    uint32_t number = 0;  // no other engine of this supervisor ever has it
+    EngineInfo info;
+    proto::ListedEngine listed;
+    bool adopted = false;  // another supervisor started it
+    bool retired = false;  // it serves its sessions to the end, and gets no more connections
+    bool asked = false;    // it was told to end
+    bool device_lost = false;
+    int process = -1;    // a pidfd of the process
+    int channel = -1;    // -1: it was told to end, or it is not adopted
+    int admission = -1;  // where it asks about sessions (admission_channel.h); -1: as `channel`
+    uint64_t sent = 0;
+    bool full = false;                     // the channel takes no more at the moment
+    std::deque<EngineOrder> orders;        // that it does not know yet
+    std::deque<uint64_t> closed;           // endpoints of which it does not know yet
+    std::deque<ClientConnection> waiting;  // that it, or its successor, takes later
+    Clock::time_point begun;
+  };
+  using Running = std::map<uint32_t, Engine>;  // by their numbers
+
+  absl::Status Begin(const std::string& group, Engine* engine);
+  // Takes over a listed engine whose process runs.
+  void Adopt(const proto::ListedEngine& listed, int process);
+  // The two channels to an engine, and their other ends.
+  struct Channels;
+  static absl::StatusOr<Channels> MakeChannels();
+  // Returns the engine that gets the group's connections, or the end.
+  Running::iterator CurrentOf(const std::string& group);
+  // Returns a name for a directory that no engine has.
+  std::string FreeDirectory(const std::string& group) const;
+  // Watches an engine's process and channels, and tells who wants to know of it.
+  void Introduce(Engine& engine);
+  // Keeps the list of engines for the next supervisor.
+  void SaveList();
+  // Passes the connection or returns why not; the caller owns it then.
+  absl::Status TryToPass(const std::string& group, const ClientConnection& connection);
+  // Sends the waiting connections, as far as the engine reads.
+  void Flush(Engine& engine);
+  void HandleMessage(Engine& engine);
+  // Decides the engine's requests about sessions.
+  void Decide(Engine& engine);
+  // The engine's process has ended.
+  void Reap(Running::iterator engine);
+  // Tells the engine to end.
+  void Notify(Engine& engine);
+  // Closes the channel.
+  static void Part(Engine& engine);
+  // Closes everything that this process has of the engine, but not the waiting connections.
+  static void Drop(Engine& engine);
+  // Waits until no engine is there for which `counts` returns true. Returns false after `timeout`.
+  bool AwaitEnd(std::chrono::milliseconds timeout,
+                const std::function<bool(const Engine&)>& counts);
+
+  const Options options_;
+  int epoll_ = -1;
+  bool ending_ = false;
+  uint32_t next_ = 1;
+  Running engines_;
+  SessionBook book_;
+  uint64_t reserved_ = 0;  // the saved list's next_session
+  std::map<std::string, Clock::time_point>
+      failed_;  // groups whose engine ended soon after it began
+};
+
+}  // namespace detshare

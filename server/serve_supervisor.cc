@@ -1,0 +1,515 @@
+#include "server/serve_supervisor.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_posix.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "policy/status_macros.h"
+#include "proto/admin.pb.h"
+#include "proto/mutex.h"
+#include "proto/quiet_grpc.h"
+#include "proto/version.h"
+#include "server/access/acceptor.h"
+#include "server/access/arrivals.h"
+#include "server/access/identity.h"
+#include "server/access/peer_table.h"
+#include "server/base/event_log.h"
+#include "server/base/grpc_limits.h"
+#include "server/base/logging.h"
+#include "server/daemon_options.h"
+#include "server/directories.h"
+#include "server/engines/engine_process.h"
+#include "server/engines/engines.h"
+#include "server/engines/isolation_group.h"
+#include "server/reload_report.h"
+#include "server/serve_daemon.h"
+#include "server/services/endpoint_host.h"
+#include "server/services/engine_calls.h"
+#include "server/services/reflection_service.h"
+#include "server/services/settings_store.h"
+#include "server/services/supervisor_service.h"
+#include "server/services/tenant_endpoints.h"
+#include "server/shared_memory/shared_region.h"
+#include "server/tenants/tenant_accounts.h"
+#include "server/web/engines_observer.h"
+#include "server/web/http_server.h"
+#include "server/web/serve_pages.h"
+
+namespace detshare {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kEnginesTimeout(2000);  // for replies of engines
+// For the end of engines that no program uses, when the supervisor ends.
+constexpr milliseconds kReleaseTimeout(2000);
+// Bounds of a list of devices, which must fit a message to an engine.
+constexpr size_t kMaxDeviceIds = 64, kMaxDeviceId = 64;
+
+// Names the tenants whose limits of memory hold in each engine and not in all together.
+void WarnOfLimits(const Config& config) {
+  if (config.isolation != "user") return;  // elsewhere a tenant has one engine
+  std::vector<std::string> names;
+  for (const TenantConfig& tenant : config.tenants) {
+    const bool limited = tenant.quota.memory != 0 || tenant.quota.pinned_memory != 0;
+    if (limited && (tenant.users.size() != 1 || !tenant.groups.empty()))
+      names.push_back(tenant.tenant.name);
+  }
+  if (config.unlisted_tenants == "allow" &&
+      (config.default_memory != 0 || config.default_pinned_memory != 0))
+    names.emplace_back("all that are not listed");
+  if (names.empty()) return;
+  LogWarning(
+      "with isolation by user, limits of memory hold for each user by itself: tenants that several "
+      "users may be can have more in all (",
+      absl::StrJoin(names, ", "), ")");
+}
+
+// Takes the directory of an earlier supervisor, or makes one.
+absl::Status TakeEnginesDirectory(const std::string& path) {
+  struct stat found {};
+  const bool ours = lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
+                    found.st_uid == geteuid() && (found.st_mode & 0022) == 0;
+  if (ours) return absl::OkStatus();
+  RemoveTree(path);
+  return MakeSharedDirectory(path);
+}
+
+// Lets other threads have the supervisor's thread do something.
+class Errands {
+ public:
+  Errands() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Errands() { close(wake_); }
+  Errands(const Errands&) = delete;
+  Errands& operator=(const Errands&) = delete;
+
+  // Any thread may call it.
+  void Post(std::function<void()> errand) {
+    {
+      const MutexLock lock(&mutex_);
+      errands_.push_back(std::move(errand));
+    }
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
+  }
+  // Readable when Proceed() has something to do.
+  int fd() const { return wake_; }
+  // Called by the supervisor's thread.
+  void Proceed() {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = read(wake_, &count, sizeof(count));
+    std::vector<std::function<void()>> errands;
+    {
+      const MutexLock lock(&mutex_);
+      errands.swap(errands_);
+    }
+    for (const std::function<void()>& errand : errands) errand();
+  }
+
+ private:
+  const int wake_;
+  Mutex mutex_;
+  std::vector<std::function<void()>> errands_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Supervisor final : public EndpointHost {
+ public:
+  explicit Supervisor(const Startup& startup)
+      : startup_(startup),
+        daemon_(startup.daemon),
+        runtime_directory_(startup.daemon.server.runtime_directory),
+        applied_(startup.config),
+        groups_(GroupsOf(startup.config)),
+        // The store checks numbers against the devices, which only engines know.
+        settings_({}, accounts_, std::numeric_limits<int>::max(), SettingsOf(daemon_.server),
+                  SettingsFile(runtime_directory_)) {}
+
+  // Makes the directory of the engines, listens, and serves operators.
+  absl::Status Start();
+  // Handles connections, ended engines and signals until the daemon must end. Returns whether the
+  // engines must end, too.
+  bool HandleEvents();
+  // Ends the engines, or leaves them to the next supervisor if programs use them.
+  void Finish(bool end_engines);
+
+  // ---- EndpointHost
+  bool SessionsGoOn() const override { return true; }
+  absl::StatusOr<std::vector<std::string>> DevicesOf(const std::vector<std::string>& ids) override;
+  absl::Status SetTenant(uint64_t endpoint, const proto::TenantSetting& change) override;
+  void Begin(int listen_fd, std::shared_ptr<TenantEndpoint> endpoint) override;
+  void Stop(int listen_fd) override;
+  void End(const TenantEndpoint& endpoint) override;
+
+ private:
+  absl::Status StartServices();
+  absl::Status ServeHttp();
+  Engines::Options EngineOptions();
+  // Decides who a connection is, and gives it to an engine or to this process's services.
+  void Take(int connection, Peer peer, const std::optional<std::string>& wish);
+  // Lets RefusalService say why the program gets no session.
+  void Refuse(int connection, Peer peer);
+  // Reads the configuration again and tells the engines to do the same. `who` names the requester.
+  // With an error, nothing changes. Apply() does so without log, event and service manager.
+  absl::StatusOr<ReloadReport> Reload(const std::string& who);
+  absl::StatusOr<ReloadReport> Apply();
+  void Note(DaemonEvent::Kind kind, const EngineInfo& engine, std::string text);
+  // Removes what the sessions of an engine that has ended left in the endpoints' directories.
+  void RemoveSessions(const std::vector<uint64_t>& sessions);
+
+  const Startup& startup_;
+  const Daemon::Options& daemon_;
+  const std::string runtime_directory_;
+  Config applied_;  // the configuration in force
+  IsolationGroups groups_;
+  Identity identity_;
+  PeerTable peers_;
+  EventLog events_;
+  TenantAccounts accounts_{0};  // only takes the limits, which engines enforce
+  SettingsStore settings_;
+  RunningEngines running_;
+  std::unique_ptr<EngineCalls> calls_;
+  std::unique_ptr<SupervisorService> admin_;
+  std::unique_ptr<RefusalService> refusals_;
+  std::unique_ptr<ReflectionService> reflection_;
+  std::unique_ptr<grpc::Server> operators_, refused_;
+  std::unique_ptr<EnginesObserver> observer_;  // null: HTTP is not served
+  std::unique_ptr<HttpServer> http_;           // asks observer_; null: HTTP is not served
+  std::unique_ptr<Engines> engines_;
+  std::unique_ptr<Arrivals> arrivals_;
+  int listen_fd_ = -1;
+  Errands errands_;
+  // The endpoints at whose sockets arrivals_ accepts, by their sockets.
+  std::map<int, std::shared_ptr<TenantEndpoint>> endpoint_sockets_;
+  std::unique_ptr<TenantEndpoints> endpoints_;
+  std::unique_ptr<TenantEndpointService> endpoint_service_;
+};
+
+absl::Status Supervisor::Start() {
+  MakeDirectories(daemon_.socket, runtime_directory_);
+  DETSHARE_RETURN_IF_ERROR(LockSocket(daemon_.socket));
+  DETSHARE_RETURN_IF_ERROR(TakeEnginesDirectory(EnginesDirectory(runtime_directory_)));
+  settings_.Keep();
+  identity_.SetRules(daemon_.tenant_rules);
+  DETSHARE_RETURN_IF_ERROR(StartServices());
+  if (daemon_.http.has_value()) DETSHARE_RETURN_IF_ERROR(ServeHttp());
+  engines_ = std::make_unique<Engines>(EngineOptions());
+  engines_->Adopt();
+  engines_->Reload();
+  arrivals_ = std::make_unique<Arrivals>(
+      [this](int connection, Peer peer, const std::optional<std::string>& wish) {
+        Take(connection, std::move(peer), wish);
+      });
+  listen_fd_ = daemon_.listen_fd;
+  if (listen_fd_ < 0) {
+    DETSHARE_ASSIGN_OR_RETURN(listen_fd_, ListenOn(daemon_.socket, daemon_.socket_mode));
+  }
+  arrivals_->Listen(listen_fd_);
+  DaemonEvent begun;
+  begun.pid = getpid();
+  begun.uid = geteuid();
+  begun.text = absl::StrCat("isolation by ", startup_.config.isolation);
+  events_.Add(std::move(begun));
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::StartServices() {
+  StartQuietGrpc();
+  calls_ = std::make_unique<EngineCalls>(running_, kEnginesTimeout);
+  const auto changed = [this] { errands_.Post([this] { engines_->Reload(); }); };
+  admin_ =
+      std::make_unique<SupervisorService>(*calls_, settings_, changed, events_, identity_, peers_);
+  if (!startup_.flags.config_file.empty()) {
+    admin_->OnReload([this](const std::string& who, SupervisorService::Reloaded done) {
+      errands_.Post([this, who, done = std::move(done)] {
+        const absl::StatusOr<ReloadReport> report = Reload(who);
+        done(report.ok() ? absl::StatusOr<proto::Reloaded>(ToMessage(*report)) : report.status());
+      });
+    });
+  }
+  refusals_ = std::make_unique<RefusalService>(peers_);
+  grpc::EnableDefaultHealthCheckService(true);  // gRPC implements grpc.health.v1
+  DETSHARE_ASSIGN_OR_RETURN(endpoints_, TenantEndpoints::Create(runtime_directory_, *this));
+  endpoint_service_ = std::make_unique<TenantEndpointService>(*endpoints_, peers_, identity_);
+  reflection_ = std::make_unique<ReflectionService>(std::vector<std::string>{
+      "detshare.proto.Admin", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"});
+  grpc::ServerBuilder operators, refused;
+  operators.RegisterService(reflection_.get());
+  operators.RegisterService(admin_.get());
+  operators.RegisterService(endpoint_service_.get());
+  refused.RegisterService(refusals_.get());
+  SetLimits(&operators);
+  SetLimits(&refused);
+  operators_ = operators.BuildAndStart();
+  refused_ = refused.BuildAndStart();
+  if (operators_ == nullptr || refused_ == nullptr)
+    return absl::InternalError("gRPC does not start");
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::ServeHttp() {
+  EnginesObserver::Options watched;
+  watched.dashboard = daemon_.dashboard;
+  for (const policy::Tenant& tenant : daemon_.server.tenants)
+    watched.tenants.push_back(tenant.name);
+  watched.max_sessions = daemon_.server.max_sessions;
+  observer_ = std::make_unique<EnginesObserver>(watched);
+  DETSHARE_ASSIGN_OR_RETURN(http_, ServePages(*daemon_.http, daemon_.http_mode, daemon_.dashboard,
+                                              [this](const HttpRequest& request) {
+                                                return observer_->Respond(request);
+                                              }));
+  return absl::OkStatus();
+}
+
+Engines::Options Supervisor::EngineOptions() {
+  Engines::Options options;
+  options.command =
+      CommandWithout(startup_.command, {"--listen-fd", "--ready-fd", "--runtime-dir"});
+  // An engine would choose another directory if the service manager has made the socket at a path
+  // that the configuration does not name, or if the file names another path by now.
+  options.command.insert(options.command.end(), {"--runtime-dir", runtime_directory_});
+  options.runtime_directory = runtime_directory_;
+  options.limits = LimitsOfSessions(startup_.config);
+  options.running = &running_;
+  options.refuse = [this](int connection, absl::Status why) {
+    std::optional<Peer> peer = ReadPeer(connection);
+    if (!peer.has_value()) {
+      close(connection);
+      return;
+    }
+    peer->tenant = std::move(why);
+    Refuse(connection, *std::move(peer));
+  };
+  options.begun = [this](const EngineInfo& engine, bool adopted) {
+    Note(adopted ? DaemonEvent::Kind::kEngineAdopted : DaemonEvent::Kind::kEngineStarted, engine,
+         "");
+    if (observer_ != nullptr) observer_->Begun(engine);
+  };
+  options.ended = [this](const EngineInfo& engine, const EndedEngine& ended) {
+    const bool idle = ended.how == EngineEnd::kAsked;
+    Note(DaemonEvent::Kind::kEngineEnded, engine, idle ? "was idle" : ended.text);
+    if (observer_ != nullptr) observer_->Ended(engine, ended.how);
+    RemoveSessions(ended.sessions);
+  };
+  options.noted = [this](DaemonEvent event) { events_.Add(std::move(event)); };
+  return options;
+}
+
+void Supervisor::Note(DaemonEvent::Kind kind, const EngineInfo& engine, std::string text) {
+  DaemonEvent event;
+  event.kind = kind;
+  event.pid = engine.pid;
+  event.uid = geteuid();
+  event.text = absl::StrCat("isolation group ", engine.group, text.empty() ? "" : ": ", text);
+  events_.Add(std::move(event));
+}
+
+void Supervisor::RemoveSessions(const std::vector<uint64_t>& sessions) {
+  for (const auto& [socket, endpoint] : endpoint_sockets_) {
+    for (const uint64_t session : sessions)
+      RemoveTree(absl::StrCat(endpoint->sessions_directory, "/", session));
+  }
+}
+
+// The supervisor has no devices. An engine that does not know an id refuses the endpoint's programs.
+absl::StatusOr<std::vector<std::string>> Supervisor::DevicesOf(
+    const std::vector<std::string>& ids) {
+  if (ids.size() > kMaxDeviceIds)
+    return absl::InvalidArgumentError(absl::StrCat("at most ", kMaxDeviceIds, " devices"));
+  for (const std::string& id : ids) {
+    if (id.empty() || id.size() > kMaxDeviceId || !IsPlain(id))
+      return absl::InvalidArgumentError("a device is an index or a UUID");
+  }
+  return ids;
+}
+
+// Engines read the settings from the file of the store, before connections that come later.
+absl::Status Supervisor::SetTenant(uint64_t endpoint, const proto::TenantSetting& change) {
+  DETSHARE_RETURN_IF_ERROR(settings_.SetForEndpoint(endpoint, change).status());
+  errands_.Post([this] { engines_->Reload(); });
+  return absl::OkStatus();
+}
+
+void Supervisor::Begin(int listen_fd, std::shared_ptr<TenantEndpoint> endpoint) {
+  errands_.Post([this, listen_fd, endpoint = std::move(endpoint)] {
+    endpoint_sockets_[listen_fd] = endpoint;
+    arrivals_->Listen(listen_fd, endpoint);
+  });
+}
+
+void Supervisor::Stop(int listen_fd) {
+  errands_.Post([this, listen_fd] {
+    arrivals_->Leave(listen_fd);
+    endpoint_sockets_.erase(listen_fd);
+    close(listen_fd);
+  });
+}
+
+void Supervisor::End(const TenantEndpoint& endpoint) {
+  if (const absl::Status unset = settings_.UnsetForEndpoint(endpoint.number); !unset.ok())
+    LogWarning("the settings of endpoint ", endpoint.name,
+               " stay in force: ", std::string(unset.message()));
+  errands_.Post([this, number = endpoint.number] {
+    engines_->CloseEndpoint(number);
+    engines_->Reload();
+  });
+}
+
+void Supervisor::Take(int connection, Peer peer, const std::optional<std::string>& wish) {
+  if (peer.endpoint != nullptr) {
+    // An endpoint admits no operators: such a connection gets the services for the refused.
+    if (wish.has_value()) peer.tenant = identity_.TenantName(*wish, peer);
+    if (!peer.tenant.ok()) return Refuse(connection, std::move(peer));
+    const auto socket = std::find_if(endpoint_sockets_.begin(), endpoint_sockets_.end(),
+                                     [&](const auto& one) { return one.second == peer.endpoint; });
+    if (socket == endpoint_sockets_.end()) {
+      close(connection);
+      return;
+    }
+    return engines_->Pass(groups_.Of(peer, *peer.tenant),
+                          {connection, *peer.tenant, socket->second});
+  }
+  if (!wish.has_value()) {
+    peers_.Add(connection, std::move(peer));
+    grpc::AddInsecureChannelFromFd(operators_.get(), connection);
+    return;
+  }
+  peer.tenant = identity_.TenantName(*wish, peer);
+  if (!peer.tenant.ok()) return Refuse(connection, std::move(peer));
+  engines_->Pass(groups_.Of(peer, *peer.tenant), {connection, *peer.tenant, nullptr});
+}
+
+void Supervisor::Refuse(int connection, Peer peer) {
+  DaemonEvent event;
+  event.kind = DaemonEvent::Kind::kRefused;
+  event.pid = peer.pid;
+  event.uid = peer.uid;
+  event.text = std::string(peer.tenant.status().message());
+  LogWarning("a session of pid ", peer.pid, " is refused: ", event.text);
+  events_.Add(std::move(event));
+  peers_.Add(connection, std::move(peer));
+  grpc::AddInsecureChannelFromFd(refused_.get(), connection);
+}
+
+absl::StatusOr<ReloadReport> Supervisor::Apply() {
+  DETSHARE_ASSIGN_OR_RETURN(const Config wanted, ReadConfiguration(startup_.flags));
+  Daemon::Options options = daemon_;
+  BackendOptions unused;
+  ApplyConfig(wanted, &options, &unused);
+  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> settings,
+                            settings_.Replace(SettingsOf(options.server)));
+  ReloadReport report = ReportOf(startup_.config, applied_, wanted, std::move(settings));
+  ApplyLogLevel(wanted);
+  identity_.SetRules(ResolveTenantRules(wanted));
+  // The isolation itself changes at the next start.
+  groups_.named = GroupsOf(wanted).named;
+  if (observer_ != nullptr) observer_->SetMaxSessions(static_cast<size_t>(wanted.max_sessions));
+  engines_->SetLimits(LimitsOfSessions(wanted));
+  WarnOfLimits(wanted);
+  engines_->Reload();
+  applied_ = wanted;
+  return report;
+}
+
+absl::StatusOr<ReloadReport> Supervisor::Reload(const std::string& who) {
+  startup_.service_manager.Reloading();
+  absl::StatusOr<ReloadReport> report = Apply();
+  events_.Add(LogReload(report, who));
+  startup_.service_manager.Ready();
+  return report;
+}
+
+bool Supervisor::HandleEvents() {
+  const ServiceManager& service_manager = startup_.service_manager;
+  const auto watchdog = std::chrono::duration_cast<milliseconds>(service_manager.watchdog() / 4);
+  const int timeout = watchdog.count() == 0 ? -1 : static_cast<int>(watchdog.count()) + 1;
+  for (;;) {
+    pollfd fds[4] = {{startup_.signal_fd, POLLIN, 0},
+                     {errands_.fd(), POLLIN, 0},
+                     {arrivals_->fd(), POLLIN, 0},
+                     {engines_->fd(), POLLIN, 0}};
+    if (poll(fds, 4, timeout) < 0) continue;
+    errands_.Proceed();
+    arrivals_->Proceed();
+    engines_->Proceed();
+    service_manager.Alive();
+    service_manager.Say(
+        absl::StrCat("isolation by ", startup_.config.isolation, ", engines: ", engines_->size()));
+    if (fds[0].revents == 0) continue;
+    const SignalRequest request = TakeSignal(startup_);
+    if (request == SignalRequest::kEnd || request == SignalRequest::kEndAll)
+      return request == SignalRequest::kEndAll;
+    if (request == SignalRequest::kReload) Reload("SIGHUP").IgnoreError();
+  }
+}
+
+void Supervisor::Finish(bool end_engines) {
+  http_.reset();
+  arrivals_->Leave(listen_fd_);
+  endpoints_->StopAccepting();
+  errands_.Proceed();
+  size_t left = 0;
+  if (!end_engines) {
+    left = engines_->Release(kReleaseTimeout);
+  } else if (!engines_->End(kEndTimeout + milliseconds(1000))) {
+    // Each engine got the time to end by itself.
+    LogWarning(engines_->size(), " engines are ended by force");
+  }
+  for (const auto& server : {operators_.get(), refused_.get()}) {
+    server->Shutdown(std::chrono::system_clock::now() + milliseconds(500));
+    server->Wait();
+  }
+  if (!daemon_.keep_socket) unlink(daemon_.socket.c_str());
+  if (left != 0) {
+    LogInfo("engines that go on with their sessions: ", left);
+    return;
+  }
+  unlink(SettingsFile(runtime_directory_).c_str());
+  RemoveTree(EnginesDirectory(runtime_directory_));
+}
+
+}  // namespace
+
+int ServeSupervisor(const Startup& startup) {
+  WarnOfLimits(startup.config);
+  Supervisor supervisor(startup);
+  if (const absl::Status started = supervisor.Start(); !started.ok()) {
+    LogError(std::string(started.message()));
+    return 1;
+  }
+  LogInfo("detshared ", kVersion, " serves at ", startup.daemon.socket, ", isolation by ",
+          startup.config.isolation);
+  AnnounceReady(startup);
+  // An engine's files are in the runtime directory.
+  const bool end_engines = supervisor.HandleEvents() || startup.flags.remove_runtime_directory;
+  LogInfo("detshared ends");
+  startup.service_manager.Stopping();
+  supervisor.Finish(end_engines);
+  std::error_code ignored;
+  if (startup.flags.remove_runtime_directory)
+    std::filesystem::remove_all(startup.daemon.server.runtime_directory, ignored);
+  return 0;
+}
+
+}  // namespace detshare

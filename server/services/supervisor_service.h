@@ -1,0 +1,102 @@
+// The gRPC services of the supervisor: those of operators (proto/admin.proto), about all engines,
+// and a refusal for programs that get no engine.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "proto/admin.grpc.pb.h"
+#include "proto/control.grpc.pb.h"
+#include "server/access/identity.h"
+#include "server/access/peer_table.h"
+#include "server/base/event_log.h"
+#include "server/services/engine_calls.h"
+#include "server/services/settings_store.h"
+
+namespace detshare {
+
+class SupervisorService final : public proto::Admin::CallbackService {
+ public:
+  // `settings` are those of engines that begin later. `settings_changed` lets the engines that run
+  // read them, too; it does not wait, and any thread may call it. All arguments outlive this object.
+  SupervisorService(EngineCalls& engines, SettingsStore& settings,
+                    std::function<void()> settings_changed, EventLog& events,
+                    const Identity& identity, PeerTable& peers);
+
+  // Reads the configuration again, on a thread of its own, and calls `done` once.
+  using Reloaded = std::function<void(absl::StatusOr<proto::Reloaded>)>;
+  using Reloading = std::function<void(const std::string& who, Reloaded done)>;
+  // Sets what Reload() calls; without it there is no file. Called before the service serves.
+  void OnReload(Reloading reload) { reload_ = std::move(reload); }
+
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const proto::GetStatusRequest* request,
+                                      proto::Status* status) override;
+  grpc::ServerUnaryReactor* GetPolicies(grpc::CallbackServerContext* context,
+                                        const proto::GetPoliciesRequest* request,
+                                        proto::Policies* policies) override;
+  grpc::ServerUnaryReactor* GetTenants(grpc::CallbackServerContext* context,
+                                       const proto::GetTenantsRequest* request,
+                                       proto::Tenants* tenants) override;
+  grpc::ServerUnaryReactor* SetPolicy(grpc::CallbackServerContext* context,
+                                      const proto::PolicySetting* setting,
+                                      proto::PolicySetting* in_force) override;
+  grpc::ServerUnaryReactor* SetTenant(grpc::CallbackServerContext* context,
+                                      const proto::TenantSetting* setting,
+                                      proto::TenantSetting* in_force) override;
+  grpc::ServerUnaryReactor* UnsetTenant(grpc::CallbackServerContext* context,
+                                        const proto::UnsetTenantRequest* request,
+                                        proto::Tenants* in_force) override;
+  grpc::ServerUnaryReactor* EndSessions(grpc::CallbackServerContext* context,
+                                        const proto::EndSessionsRequest* request,
+                                        proto::EndedSessions* ended) override;
+  grpc::ServerUnaryReactor* GetEvents(grpc::CallbackServerContext* context,
+                                      const proto::GetEventsRequest* request,
+                                      proto::Events* events) override;
+  grpc::ServerUnaryReactor* Reload(grpc::CallbackServerContext* context,
+                                   const proto::ReloadRequest* request,
+                                   proto::Reloaded* reloaded) override;
+  grpc::ServerUnaryReactor* StartTrace(grpc::CallbackServerContext* context,
+                                       const proto::StartTraceRequest* request,
+                                       proto::TraceStarted* started) override;
+  grpc::ServerUnaryReactor* FetchTrace(grpc::CallbackServerContext* context,
+                                       const proto::FetchTraceRequest* request,
+                                       proto::TraceChunk* chunk) override;
+
+ private:
+  // Runs `job` as a job of engines_, and ends the call with what it returns.
+  grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
+                                   std::function<absl::Status()> job);
+  // Jobs of engines_.
+  void Describe(const Peer& peer, proto::Status* status);
+  absl::Status End(const proto::EndSessionsRequest& request, const Peer& peer,
+                   proto::EndedSessions* ended);
+  // Returns whether the peer learns about sessions of that user.
+  bool Sees(const Peer& peer, uid_t user) const;
+
+  EngineCalls& engines_;
+  SettingsStore& settings_;
+  const std::function<void()> settings_changed_;
+  EventLog& events_;
+  const Identity& identity_;
+  PeerTable& peers_;
+  const std::chrono::steady_clock::time_point begin_;
+  Reloading reload_;
+};
+
+// Tells a program why it gets no session: Peer::tenant says it.
+class RefusalService final : public proto::Control::CallbackService {
+ public:
+  explicit RefusalService(PeerTable& peers) : peers_(peers) {}
+
+  grpc::ServerWriteReactor<proto::SessionEvent>* OpenSession(
+      grpc::CallbackServerContext* context, const proto::OpenSessionRequest* request) override;
+
+ private:
+  PeerTable& peers_;
+};
+
+}  // namespace detshare

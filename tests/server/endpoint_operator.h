@@ -1,0 +1,58 @@
+// An operator who opens and closes tenant endpoints.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/tenant_endpoint.grpc.pb.h"
+#include "tests/server/grpc_stubs.h"
+
+namespace detshare {
+
+// An operator at the daemon's own socket.
+struct Operator {
+  explicit Operator(const std::string& socket)
+      : client(socket), endpoints(proto::TenantEndpoints::NewStub(client.channel())) {}
+
+  grpc::Status Open(const std::string& name, const std::vector<std::string>& devices = {},
+                    const proto::TenantSetting& tenant = {}) {
+    proto::TenantEndpoint endpoint;
+    endpoint.set_name(name);
+    *endpoint.mutable_tenant() = tenant;
+    for (const std::string& device : devices) endpoint.add_device_ids(device);
+    grpc::ClientContext context;
+    proto::OpenedEndpoint opened;
+    const grpc::Status status = endpoints->OpenEndpoint(&context, endpoint, &opened);
+    directory = opened.directory();
+    return status;
+  }
+  grpc::Status Close(const std::string& name) {
+    grpc::ClientContext context;
+    proto::CloseEndpointRequest request;
+    proto::CloseEndpointReply reply;
+    request.set_name(name);
+    return endpoints->CloseEndpoint(&context, request, &reply);
+  }
+  proto::EndpointList List() {
+    grpc::ClientContext context;
+    proto::EndpointList list;
+    REQUIRE(endpoints->GetEndpoints(&context, {}, &list).ok());
+    return list;
+  }
+  proto::Status Status() {
+    grpc::ClientContext context;
+    proto::Status status;
+    REQUIRE(AdminOf(client)->GetStatus(&context, {}, &status).ok());
+    return status;
+  }
+
+  TestClient client;
+  std::unique_ptr<proto::TenantEndpoints::Stub> endpoints;
+  std::string directory;
+};
+
+}  // namespace detshare

@@ -1,0 +1,164 @@
+// Tenant endpoints of a supervisor: the endpoint's tenant decides the engine.
+#include <filesystem>
+#include <fstream>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "tests/server/endpoint_operator.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/supervised_daemon.h"
+
+namespace detshare {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string SocketOf(const DaemonProcess& daemon, const std::string& endpoint) {
+  return daemon.directory.path + "/endpoints/" + endpoint + "/detshared.sock";
+}
+
+TEST_CASE("Under every isolation a program behind an endpoint is the endpoint's tenant") {
+  for (const std::string isolation : {"user", "tenant", "group"}) {
+    CAPTURE(isolation);
+    SupervisedDaemon daemon({}, isolation);
+    Operator me(daemon.socket());
+    proto::TenantSetting tenant;
+    tenant.set_name("chat");
+    tenant.set_memory(1 << 20);
+    REQUIRE(me.Open("box", {}, tenant).ok());
+    CHECK(me.directory == "endpoints/box");
+    TestClient program(SocketOf(daemon, "box"));
+    REQUIRE(program.Open());
+    CHECK(program.directory ==
+          daemon.directory.path + "/endpoints/box/sessions/" + std::to_string(program.session()));
+    CHECK(fs::exists(program.directory + "/session"));
+    CHECK(program.Allocate(2 << 20) == 0);
+    const proto::Status status = me.Status();
+    REQUIRE(status.engines_size() == 1);
+    CHECK(status.engines(0).group() == "chat");
+    REQUIRE(status.sessions_size() == 1);
+    CHECK(status.sessions(0).tenant() == "chat");
+    // The client's word does not count, and it is no operator.
+    TestClient liar(SocketOf(daemon, "box"));
+    liar.tenant = "train";
+    CHECK_FALSE(liar.Open());
+    CHECK(liar.status().error_code() == grpc::StatusCode::PERMISSION_DENIED);
+    for (const bool before : {false, true}) {
+      TestClient curious(SocketOf(daemon, "box"));
+      if (before) curious.ClientChannel();
+      grpc::ClientContext context;
+      proto::Status all;
+      CHECK(AdminOf(curious)->GetStatus(&context, {}, &all).error_code() ==
+            grpc::StatusCode::UNIMPLEMENTED);
+    }
+  }
+}
+
+TEST_CASE("A closed endpoint ends its own sessions, wherever they are, and no others") {
+  SupervisedDaemon daemon({}, "tenant");
+  Operator me(daemon.socket());
+  proto::TenantSetting tenant;
+  tenant.set_name("chat");
+  REQUIRE(me.Open("a", {}, tenant).ok());
+  REQUIRE(me.Open("b", {}, tenant).ok());
+  TestClient a(SocketOf(daemon, "a")), b(SocketOf(daemon, "b")), c(daemon.socket());
+  c.tenant = "chat";
+  REQUIRE(a.Open());
+  REQUIRE(b.Open());
+  REQUIRE(c.Open());
+  CHECK(me.Status().engines_size() == 1);
+  REQUIRE(me.Close("a").ok());
+  const auto ended = a.AwaitEnd();
+  REQUIRE(ended.has_value());
+  CHECK(ended->result() == kCudaErrorSystemNotReady);
+  CHECK(ended->reason() == "the endpoint was closed");
+  CHECK_FALSE(fs::exists(daemon.directory.path + "/endpoints/a"));
+  for (TestClient* const stays : {&b, &c}) {
+    stays->CreateStream(1);
+    CHECK(stays->Synchronize(1) == 0);
+  }
+  CHECK(me.List().endpoints_size() == 1);
+  // The name leads to a new endpoint.
+  REQUIRE(me.Open("a", {}, tenant).ok());
+  TestClient next(SocketOf(daemon, "a"));
+  CHECK(next.Open());
+}
+
+TEST_CASE("Settings of endpoints reach the engines before their programs, and outlive a reload") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[policy]\nname = \"fair\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  Operator me(daemon.socket());
+  proto::TenantSetting tenant;
+  tenant.set_name("chat");
+  REQUIRE(me.Open("free", {}, tenant).ok());
+  TestClient first(SocketOf(daemon, "free"));
+  REQUIRE(first.Open());
+  CHECK(first.Allocate(2 << 20) != 0);
+  tenant.set_memory(3 << 20);
+  REQUIRE(me.Open("small", {}, tenant).ok());
+  TestClient second(SocketOf(daemon, "small"));
+  REQUIRE(second.Open());
+  CHECK(second.Allocate(2 << 20) == 0);
+  std::ofstream(file) << "[policy]\nname = \"temporal\"\n";
+  grpc::ClientContext context;
+  proto::Reloaded reloaded;
+  REQUIRE(AdminOf(me.client)->Reload(&context, {}, &reloaded).ok());
+  REQUIRE(reloaded.changed_size() == 1);
+  CHECK(reloaded.changed(0) == "[policy]: fair -> temporal");
+  CHECK(me.Status().policy() == "temporal");
+  TestClient third(SocketOf(daemon, "small"));
+  REQUIRE(third.Open());
+  CHECK(third.Allocate(2 << 20) == 0);
+  // Without the limit's endpoint there is no limit for later sessions.
+  REQUIRE(me.Close("small").ok());
+  TestClient fourth(SocketOf(daemon, "free"));
+  REQUIRE(fourth.Open());
+  CHECK(fourth.Allocate(2 << 20) != 0);
+}
+
+TEST_CASE("An endpoint shows its devices, and an engine refuses a device that it does not have") {
+  SupervisedDaemon daemon({"--soft-devices", "2"}, "tenant");
+  Operator me(daemon.socket());
+  REQUIRE(me.Open("second", {"1"}).ok());
+  TestClient program(SocketOf(daemon, "second"));
+  REQUIRE(program.Open());
+  CHECK(program.grant.devices_size() == 1);
+  REQUIRE(me.Open("none", {"7"}).ok());
+  TestClient lost(SocketOf(daemon, "none"));
+  CHECK_FALSE(lost.Open());
+  CHECK(lost.status().error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(me.Open("bad", {std::string(1000, 'x')}).error_code() ==
+        grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(me.Open("many", std::vector<std::string>(65, "0")).error_code() ==
+        grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_CASE("Endpoints outlive the supervisor, and an engine that is killed ends none") {
+  TestDirectory runtime;
+  chmod(runtime.path.c_str(), 0755);
+  const std::vector<std::string> flags = {"--runtime-dir", runtime.path};
+  const std::string socket = runtime.path + "/endpoints/box/detshared.sock";
+  {
+    SupervisedDaemon daemon(flags, "tenant");
+    Operator me(daemon.socket());
+    REQUIRE(me.Open("box").ok());
+    TestClient first(socket);
+    REQUIRE(first.Open());
+    const std::string left = first.directory;
+    CHECK(fs::exists(left));
+    kill(me.Status().engines(0).pid(), SIGKILL);
+    first.AwaitEnd();
+    CHECK(Eventually([&] { return !fs::exists(left); }));
+    CHECK(Eventually([&] { return TestClient(socket).Open(); }));
+  }
+  SupervisedDaemon successor(flags, "tenant");
+  Operator me(successor.socket());
+  REQUIRE(me.List().endpoints_size() == 1);
+  TestClient program(socket);
+  CHECK(program.Open());
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,378 @@
+// Programs of different isolation groups have engines of their own.
+#include "server/engines/engines.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/access/acceptor.h"
+#include "server/engines/engine_channel.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/supervised_daemon.h"
+
+namespace detshare {
+namespace {
+
+void Fault(TestClient& client) {
+  client.CreateStream(1);
+  const KernelId kernel = client.GetKernel(client.Load(kFaultPtx), "fault");
+  REQUIRE(kernel != 0);
+  client.ring->Send(Op::cuLaunchKernelEx, client.LaunchOf(kernel, 1));
+}
+
+TEST_CASE("Programs of different users have separate engines and do not see each other") {
+  if (!IsRoot()) return;
+  SupervisedDaemon daemon;
+  TestClient root(daemon.socket()), admin(daemon.socket());
+  const auto a = As(kSomebody, daemon), b = As(kSomebody, daemon), c = As(kSomebodyElse, daemon);
+  REQUIRE(root.Open());
+  REQUIRE(a->Open());
+  REQUIRE(b->Open());
+  REQUIRE(c->Open());
+  CHECK(a->directory.find("/engines/user:54321/sessions/") != std::string::npos);
+  const proto::Status of_a = StatusOf(*a), of_b = StatusOf(*b), of_c = StatusOf(*c);
+  CHECK(of_a.pid() == of_b.pid());
+  CHECK(of_a.pid() != of_c.pid());
+  CHECK(of_a.sessions_size() == 2);
+  CHECK(of_c.sessions_size() == 1);
+  REQUIRE(of_c.engines_size() == 1);
+  CHECK(of_c.engines(0).group() == "user:54322");
+  // Root sees all engines, and administers an engine at its own socket.
+  const proto::Status of_root = StatusOf(admin);
+  REQUIRE(of_root.engines_size() == 3);
+  CHECK(of_root.pid() == daemon.pid);
+  CHECK(of_root.devices_size() == 1);
+  CHECK(of_root.engines(1).group() == "user:54321");
+  CHECK(of_root.engines(1).pid() == of_a.pid());
+  CHECK(of_root.engines(1).version() == of_root.version());
+  CHECK(of_root.engines(1).devices_size() == 1);
+  CHECK(of_root.engines(1).sessions() == 2);
+  TestClient inside(of_root.engines(1).socket());
+  CHECK(StatusOf(inside).pid() == of_a.pid());
+  CHECK(StatusOf(inside).sessions_size() == 2);
+  // Memory that one engine has taken does not concern the other.
+  CHECK(a->Allocate(200 << 20) != 0);
+  CHECK(c->Allocate(200 << 20) != 0);
+  // No other user reaches an engine's socket.
+  struct stat status;
+  REQUIRE(stat(of_root.engines(1).socket().c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  CHECK(status.st_uid == 0);
+}
+
+std::set<uint64_t> SessionsOf(const proto::Status& status) {
+  std::set<uint64_t> sessions;
+  for (const proto::SessionStatus& session : status.sessions()) sessions.insert(session.session());
+  return sessions;
+}
+
+grpc::Status End(TestClient& client, const proto::EndSessionsRequest& request,
+                 proto::EndedSessions* ended) {
+  grpc::ClientContext context;
+  return AdminOf(client)->EndSessions(&context, request, ended);
+}
+
+TEST_CASE("Administrators see the sessions and tenants of all users, and others see their own") {
+  if (!IsRoot()) return;
+  SupervisedDaemon daemon;
+  TestClient root(daemon.socket()), admin(daemon.socket());
+  const auto a = As(kSomebody, daemon), b = As(kSomebodyElse, daemon);
+  a->tenant = "chat";
+  b->tenant = "chat";
+  REQUIRE(a->Open());
+  REQUIRE(b->Open());
+  REQUIRE(root.Open());
+  CHECK(a->Allocate(3 << 20) != 0);
+  CHECK(b->Allocate(5 << 20) != 0);
+  // No two sessions have the same number, whichever user they belong to.
+  const std::set<uint64_t> all = {a->grant.session(), b->grant.session(), root.grant.session()};
+  CHECK(all.size() == 3);
+  const proto::Status of_root = StatusOf(admin);
+  CHECK(SessionsOf(of_root) == all);
+  for (const proto::TenantUse& tenant : of_root.tenants()) {
+    if (tenant.name() != "chat") continue;
+    CHECK(tenant.sessions_used() == 2);
+    CHECK(tenant.memory_used(0) >= 8 << 20);
+  }
+  const proto::Status own = StatusOf(*As(kSomebody, daemon));
+  CHECK(SessionsOf(own) == std::set<uint64_t>{a->grant.session()});
+  CHECK(own.engines_size() == 1);
+  CHECK(own.tenants_size() == 1);
+  // The status names an engine that does not reply, and shows the others.
+  const pid_t silent = StatusOf(*a).pid();
+  Freeze(silent);
+  const proto::Status without = StatusOf(admin);
+  kill(silent, SIGCONT);
+  CHECK(SessionsOf(without) == std::set<uint64_t>{b->grant.session(), root.grant.session()});
+  REQUIRE(without.engines_size() == 3);
+  CHECK(without.engines(1).problem() != "");
+  CHECK(without.engines(1).sessions() == 1);
+  CHECK(without.engines(2).problem() == "");
+}
+
+TEST_CASE("Administrators may end sessions of any user, all that are named or none") {
+  if (!IsRoot()) return;
+  SupervisedDaemon daemon;
+  TestClient root(daemon.socket()), admin(daemon.socket());
+  const auto a = As(kSomebody, daemon), b = As(kSomebodyElse, daemon);
+  a->tenant = "chat";
+  REQUIRE(a->Open());
+  REQUIRE(b->Open());
+  REQUIRE(root.Open());
+  proto::EndSessionsRequest request;
+  proto::EndedSessions ended;
+  request.add_sessions(a->grant.session());
+  request.add_sessions(9999);
+  CHECK(End(admin, request, &ended).error_code() == grpc::StatusCode::NOT_FOUND);
+  // Other users do not learn that such a session exists. The daemon does not believe the name that
+  // they give.
+  request.mutable_sessions()->RemoveLast();
+  request.set_by("somebody");
+  CHECK(End(*As(kSomebodyElse, daemon), request, &ended).error_code() ==
+        grpc::StatusCode::NOT_FOUND);
+  CHECK(a->ring->header().closed.load() == 0);
+  request.add_sessions(root.grant.session());
+  REQUIRE(End(admin, request, &ended).ok());
+  CHECK(ended.sessions_size() == 2);
+  const auto end = a->AwaitEnd();
+  REQUIRE(end.has_value());
+  CHECK(end->reason().find("ended by uid 0") != std::string::npos);
+  CHECK(root.AwaitEnd().has_value());
+  // All sessions of a tenant, in whichever engine they are.
+  const auto c = As(kSomebody, daemon), d = As(kSomebodyElse, daemon);
+  c->tenant = "chat";
+  d->tenant = "chat";
+  REQUIRE(c->Open());
+  REQUIRE(d->Open());
+  request.Clear();
+  request.set_tenant("chat");
+  ended.Clear();
+  REQUIRE(End(admin, request, &ended).ok());
+  CHECK(ended.sessions_size() == 2);
+  CHECK(c->AwaitEnd().has_value());
+  CHECK(d->AwaitEnd().has_value());
+  CHECK(b->ring->header().closed.load() == 0);
+  CHECK(Eventually([&] { return SessionsOf(StatusOf(admin)).size() == 1; }));
+  CHECK(End(admin, request, &ended).error_code() == grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_CASE("Limits of sessions hold for all users together, and an ended session makes room") {
+  if (!IsRoot()) return;
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[daemon]\nmax_sessions = 3\n[[tenant]]\nname = \"chat\"\nsessions = 2\n"
+                         "memory = \"1GiB\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file, "--soft-lose-device-on-fault"});
+  CHECK(
+      daemon.Log().find("limits of memory hold for each user by itself: tenants that several users "
+                        "may be can have more in all (chat)") != std::string::npos);
+  const auto open = [&](uid_t user, const std::string& tenant) {
+    auto client = As(user, daemon);
+    client->tenant = tenant;
+    const bool opened = client->Open();
+    if (!opened) CHECK(client->status().error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+    return opened ? std::move(client) : nullptr;
+  };
+  auto a = open(kSomebody, "chat"), b = open(kSomebodyElse, "chat");
+  REQUIRE(a != nullptr);
+  REQUIRE(b != nullptr);
+  CHECK(open(kSomebodyElse, "chat") == nullptr);
+  CHECK(open(0, "chat") == nullptr);
+  auto other = open(kSomebodyElse, "other");
+  REQUIRE(other != nullptr);
+  CHECK(open(kSomebody, "another") == nullptr);
+  SECTION("when a session ends") {
+    b.reset();
+    CHECK(Eventually([&] { return open(kSomebody, "chat") != nullptr; }));
+  }
+  SECTION("when a process is lost") {
+    Fault(*a);
+    a->AwaitEnd();
+    CHECK(Eventually([&] { return open(kSomebodyElse, "chat") != nullptr; }));
+  }
+  SECTION("when a process is killed") {
+    kill(StatusOf(*a).pid(), SIGKILL);
+    a->AwaitEnd();
+    CHECK(Eventually([&] { return open(kSomebodyElse, "chat") != nullptr; }));
+  }
+  SECTION("when the configuration allows more") {
+    std::ofstream(file)
+        << "[daemon]\nmax_sessions = 9\n[[tenant]]\nname = \"chat\"\nsessions = 4\n";
+    kill(daemon.pid, SIGHUP);
+    std::unique_ptr<TestClient> third;
+    CHECK(Eventually([&] { return (third = open(kSomebodyElse, "chat")) != nullptr; }));
+  }
+}
+
+TEST_CASE("A device that one user's program loses leaves the others' programs alone") {
+  if (!IsRoot()) return;
+  SupervisedDaemon daemon({"--soft-lose-device-on-fault"});
+  const auto guilty = As(kSomebody, daemon), innocent = As(kSomebodyElse, daemon);
+  REQUIRE(guilty->Open());
+  REQUIRE(innocent->Open());
+  const pid_t lost = StatusOf(*guilty).pid();
+  Fault(*guilty);
+  guilty->AwaitEnd();
+  CHECK(guilty->ring->header().sticky_error.load() == kCudaErrorIllegalAddress);
+  CHECK(Eventually([&] { return kill(lost, 0) != 0; }));
+  CHECK(innocent->ring->header().closed.load() == 0);
+  innocent->CreateStream(1);
+  CHECK(innocent->Synchronize(1) == 0);
+  CHECK(innocent->Allocate(4096) != 0);
+  // The user gets another engine at its next connection.
+  REQUIRE(Eventually([&] { return As(kSomebody, daemon)->Open(); }));
+}
+
+TEST_CASE("An idle engine ends, and no connection is lost by that") {
+  SupervisedDaemon daemon({"--engine-idle-ms", "20"});
+  const std::string engine = daemon.DirectoryOf("user:" + std::to_string(geteuid()));
+  REQUIRE(Eventually([&] { return !std::filesystem::exists(engine); }));
+  for (int i = 0; i < 20; ++i) {
+    // Some clients come while the engine begins, some while it ends.
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 * i));
+    TestClient client(daemon.socket());
+    const bool opened = client.Open();
+    INFO(daemon.Log());
+    REQUIRE(opened);
+    client.CreateStream(1);
+    CHECK(client.Synchronize(1) == 0);
+  }
+  CHECK(Eventually([&] { return !std::filesystem::exists(engine); }));
+}
+
+TEST_CASE("An engine with a connection does not end, with or without a session") {
+  SupervisedDaemon daemon({"--engine-idle-ms", "1"});
+  TestClient client(daemon.socket());
+  client.ClientChannel();
+  const pid_t engine = StatusOf(client).pid();
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    // gRPC reconnects by itself and then reaches another process.
+    REQUIRE(StatusOf(client).pid() == engine);
+  }
+}
+
+TEST_CASE("Missing directories are made, and no user can look into another's") {
+  TestDirectory other;
+  SupervisedDaemon daemon({"--runtime-dir", other.path + "/run"});
+  TestClient client(daemon.socket());
+  const std::string directory = other.path + "/run/engines/user:" + std::to_string(geteuid());
+  client.ClientChannel();
+  CHECK(StatusOf(client).engines_size() == 1);
+  for (const std::string& closed : {other.path + "/run/engines", directory}) {
+    struct stat status;
+    REQUIRE(stat(closed.c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0711);
+  }
+}
+
+TEST_CASE("Silent and invalid connections do not delay others") {
+  SupervisedDaemon daemon;
+  std::vector<int> silent;
+  for (int i = 0; i < 600; ++i) {
+    const int fd = ConnectTo(daemon.socket());
+    if (fd < 0) continue;
+    if (i % 3 == 0) {
+      close(fd);
+      continue;
+    }
+    if (i % 3 == 1) (void)!write(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    silent.push_back(fd);
+  }
+  TestClient client(daemon.socket());
+  CHECK(client.Open());
+  for (const int fd : silent) close(fd);
+}
+
+TEST_CASE("An engine that cannot start is not started again and again, and its clients learn why") {
+  TestDirectory directory;
+  std::vector<std::pair<int, std::string>> refused;
+  Engines::Options options;
+  options.command = {"false"};
+  options.program = "/bin/false";
+  options.runtime_directory = directory.path;
+  options.refuse = [&](int connection, const absl::Status& why) {
+    refused.emplace_back(connection, why.message());
+  };
+  Engines engines(options);
+  engines.Pass("chat", {dup(0), "chat", nullptr});
+  CHECK(engines.size() == 1);
+  REQUIRE(Eventually([&] {
+    engines.Proceed();
+    return engines.size() == 0;
+  }));
+  engines.Pass("chat", {dup(0), "chat", nullptr});
+  CHECK(engines.size() == 0);
+  // The first connection may have been refused as well, if the engine ended before it got it.
+  REQUIRE_FALSE(refused.empty());
+  CHECK(refused.back().second.find("the engine of isolation group chat ended soon") == 0);
+  // Other groups are not affected.
+  engines.Pass("train", {dup(0), "train", nullptr});
+  CHECK(engines.size() == 1);
+  for (const auto& [connection, why] : refused) close(connection);
+}
+
+TEST_CASE("A message carries a connection with its tenant and its endpoint, and an offer counts") {
+  const absl::StatusOr<EngineChannel> channel = MakeEngineChannel();
+  REQUIRE(channel.ok());
+  CHECK_FALSE(TakeMessage(channel->engine).any);
+  CHECK_FALSE(TakeReport(channel->supervisor).has_value());
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  TestDirectory directory;
+  auto endpoint = std::make_shared<TenantEndpoint>();
+  endpoint->number = 7;
+  endpoint->name = "box";
+  endpoint->device_ids = {"1", "GPU-x"};
+  endpoint->sessions_fd = open(directory.path.c_str(), O_PATH | O_DIRECTORY);
+  REQUIRE(PassConnection(channel->supervisor, {ends[1], "chat", endpoint}).ok());
+  REQUIRE(PassConnection(channel->supervisor, {ends[0], "chat", nullptr}).ok());
+  REQUIRE(PassClosedEndpoint(channel->supervisor, 7).ok());
+  close(ends[1]);
+  const Received received = TakeMessage(channel->engine);
+  REQUIRE(received.connection.has_value());
+  CHECK(received.connection->tenant == "chat");
+  REQUIRE(received.connection->endpoint != nullptr);
+  CHECK(received.connection->endpoint->number == 7);
+  CHECK(received.connection->endpoint->name == "box");
+  CHECK(received.connection->endpoint->device_ids.size() == 2);
+  CHECK(fcntl(received.connection->endpoint->sessions_fd, F_GETFD) == FD_CLOEXEC);
+  CHECK(write(received.connection->fd, "x", 1) == 1);
+  char byte = 0;
+  CHECK(read(ends[0], &byte, 1) == 1);
+  CHECK(byte == 'x');
+  const Received second = TakeMessage(channel->engine);
+  REQUIRE(second.connection.has_value());
+  CHECK(second.connection->endpoint == nullptr);
+  CHECK(TakeMessage(channel->engine).closed_endpoint == std::optional<uint64_t>(7));
+  // An engine may send anything.
+  REQUIRE(send(channel->engine, "nonsense", 8, 0) == 8);
+  const std::optional<Reported> nonsense = TakeReport(channel->supervisor);
+  REQUIRE(nonsense.has_value());
+  CHECK_FALSE((nonsense->end || nonsense->offer.has_value() || nonsense->event.has_value()));
+  OfferToEnd(channel->engine, 2);
+  CHECK(TakeReport(channel->supervisor)->offer == std::optional<uint64_t>(2));
+  DaemonEvent event;
+  event.kind = DaemonEvent::Kind::kFault;
+  event.text = "what happened";
+  ReportEvent(channel->engine, event);
+  const std::optional<Reported> reported = TakeReport(channel->supervisor);
+  REQUIRE(reported->event.has_value());
+  CHECK(reported->event->kind == DaemonEvent::Kind::kFault);
+  CHECK(reported->event->text == "what happened");
+  close(channel->supervisor);
+  CHECK(TakeMessage(channel->engine).end);
+  close(received.connection->fd);
+  close(second.connection->fd);
+  close(ends[0]);
+  close(channel->engine);
+}
+
+}  // namespace
+}  // namespace detshare

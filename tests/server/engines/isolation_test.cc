@@ -1,0 +1,217 @@
+// Which programs share an engine, and what the end of an engine does to others.
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "server/engines/isolation_group.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/supervised_daemon.h"
+
+namespace detshare {
+namespace {
+
+Peer PeerOf(uid_t uid) {
+  Peer peer;
+  peer.uid = uid;
+  return peer;
+}
+
+TEST_CASE("The isolation decides whether user, tenant or configuration name the group") {
+  IsolationGroups groups;
+  groups.named = {{"chat", "inference"}, {"search", "inference"}};
+  groups.isolation = Isolation::kUser;
+  CHECK(groups.Of(PeerOf(7), "chat") == "user:7");
+  groups.isolation = Isolation::kTenant;
+  CHECK(groups.Of(PeerOf(7), "chat") == "chat");
+  groups.isolation = Isolation::kGroup;
+  CHECK(groups.Of(PeerOf(7), "chat") == "group:inference");
+  CHECK(groups.Of(PeerOf(8), "search") == "group:inference");
+  // A tenant that has the group's name is not in the group.
+  CHECK(groups.Of(PeerOf(7), "inference") == "inference");
+  // Users say nothing about containers.
+  Peer container = PeerOf(0);
+  container.endpoint = std::make_shared<TenantEndpoint>();
+  groups.isolation = Isolation::kUser;
+  CHECK(groups.Of(container, "chat") == "chat");
+}
+
+TEST_CASE("Directories of groups have short names that lead nowhere else") {
+  CHECK(DirectoryName("chat") == "chat");
+  CHECK(DirectoryName("group:inference") == "group:inference");
+  std::set<std::string> names;
+  for (const std::string& group : {std::string("."), std::string(".."), std::string(".hidden"),
+                                   std::string(64, 'x'), std::string(63, 'x') + "y"}) {
+    const std::string name = DirectoryName(group);
+    CHECK(name.front() == '%');
+    CHECK(name.size() <= 40);
+    CHECK(name.find('/') == std::string::npos);
+    CHECK(names.insert(name).second);
+  }
+}
+
+// The engine that serves the program.
+pid_t EngineOf(TestClient& program) { return StatusOf(program).pid(); }
+
+TEST_CASE("With isolation by tenant, a user's tenants have engines of their own") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto a = Program(daemon, "chat"), b = Program(daemon, "chat"), c = Program(daemon, "train");
+  REQUIRE(a->Open());
+  REQUIRE(b->Open());
+  REQUIRE(c->Open());
+  CHECK(EngineOf(*a) == EngineOf(*b));
+  CHECK(EngineOf(*a) != EngineOf(*c));
+  CHECK(a->directory.find("/engines/chat/sessions/") != std::string::npos);
+  // The supervisor opens no device and serves no program.
+  TestClient admin(daemon.socket());
+  const proto::Status status = StatusOf(admin);
+  REQUIRE(status.engines_size() == 2);
+  CHECK(status.engines(0).group() == "chat");
+  CHECK(status.engines(0).sessions() == 2);
+  CHECK(status.sessions_size() == 3);
+  CHECK(status.pid() == daemon.pid);
+}
+
+TEST_CASE("Names of tenants that are no names of files have engines, too") {
+  SupervisedDaemon daemon({}, "tenant");
+  for (const std::string& name : {std::string(".."), std::string(64, 'x')}) {
+    const auto program = Program(daemon, name);
+    REQUIRE(program->Open());
+    CHECK(program->directory.find(daemon.directory.path + "/engines/%") == 0);
+  }
+}
+
+TEST_CASE("Tenants of a group share an engine if the isolation says so") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[[tenant]]\nname = \"chat\"\ngroup = \"g\"\n"
+                         "[[tenant]]\nname = \"search\"\ngroup = \"g\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "group");
+  const auto a = Program(daemon, "chat"), b = Program(daemon, "search"), c = Program(daemon, "g");
+  REQUIRE(a->Open());
+  REQUIRE(b->Open());
+  REQUIRE(c->Open());
+  CHECK(EngineOf(*a) == EngineOf(*b));
+  CHECK(EngineOf(*a) != EngineOf(*c));
+}
+
+TEST_CASE("A program that may not be a tenant learns why, and starts no engine") {
+  if (!IsRoot()) return;
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[[tenant]]\nname = \"chat\"\nusers = [1]\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  const auto refused = As(kSomebody, daemon);
+  refused->tenant = "chat";
+  CHECK_FALSE(refused->Open());
+  CHECK(refused->status().error_code() == grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(refused->status().error_message().find("may not be tenant chat") != std::string::npos);
+  const auto nonsense = As(kSomebody, daemon);
+  nonsense->tenant = "../../etc";
+  CHECK_FALSE(nonsense->Open());
+  CHECK(nonsense->status().error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  TestClient admin(daemon.socket());
+  CHECK(StatusOf(admin).engines_size() == 0);
+  // A refused connection serves no operator.
+  grpc::ClientContext context;
+  proto::Status status;
+  CHECK(AdminOf(*refused)->GetStatus(&context, {}, &status).error_code() ==
+        grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_CASE("A client of another version learns that from the supervisor, too") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto old = Program(daemon, "no name");
+  old->request.set_abi_version(999);
+  CHECK_FALSE(old->Open());
+  CHECK(old->status().error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_CASE("An engine that is killed ends the sessions of its group and no others") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto guilty = Program(daemon, "chat"), innocent = Program(daemon, "train");
+  REQUIRE(guilty->Open());
+  REQUIRE(innocent->Open());
+  const pid_t engine = EngineOf(*guilty);
+  kill(engine, SIGKILL);
+  CHECK_FALSE(guilty->AwaitEnd().has_value());
+  TestClient admin(daemon.socket());
+  CHECK(Eventually([&] {
+    grpc::ClientContext context;
+    proto::Events events;
+    REQUIRE(AdminOf(admin)->GetEvents(&context, {}, &events).ok());
+    return std::any_of(events.events().begin(), events.events().end(), [&](const auto& event) {
+      return event.kind() == "engine-ended" && event.pid() == engine &&
+             event.text() == "isolation group chat: was ended by signal 9";
+    });
+  }));
+  innocent->CreateStream(1);
+  CHECK(innocent->Synchronize(1) == 0);
+  CHECK(innocent->ring->header().closed.load() == 0);
+  // The next session of the group gets a new engine.
+  CHECK(Eventually([&] {
+    const auto next = Program(daemon, "chat");
+    return next->Open() && EngineOf(*next) != engine;
+  }));
+}
+
+TEST_CASE("Settings hold for the engines that run and for those that begin later") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto before = Program(daemon, "chat");
+  REQUIRE(before->Open());
+  TestClient admin(daemon.socket());
+  const auto stub = AdminOf(admin);
+  grpc::ClientContext first, second;
+  proto::PolicySetting policy, in_force;
+  policy.set_name("whole");
+  REQUIRE(stub->SetPolicy(&first, policy, &in_force).ok());
+  proto::TenantSetting tenant, set;
+  tenant.set_name("train");
+  tenant.set_memory(1 << 20);
+  REQUIRE(stub->SetTenant(&second, tenant, &set).ok());
+  CHECK(StatusOf(*before).policy() == "whole");
+  const auto after = Program(daemon, "train");
+  REQUIRE(after->Open());
+  CHECK(StatusOf(*after).policy() == "whole");
+  CHECK(after->Allocate(2 << 20) == 0);
+  // What was set is taken back in all engines.
+  proto::UnsetTenantRequest request;
+  proto::Tenants left;
+  request.set_name("train");
+  grpc::ClientContext unset, again;
+  REQUIRE(stub->UnsetTenant(&unset, request, &left).ok());
+  CHECK(left.tenants_size() == 0);
+  CHECK(stub->UnsetTenant(&again, request, &left).error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(Eventually([&] {
+    const auto unlimited = Program(daemon, "train");
+    return unlimited->Open() && unlimited->Allocate(2 << 20) != 0;
+  }));
+  // A mistake changes nothing.
+  grpc::ClientContext third;
+  policy.set_name("no-such-policy");
+  CHECK_FALSE(stub->SetPolicy(&third, policy, &in_force).ok());
+  CHECK(StatusOf(*before).policy() == "whole");
+  CHECK(StatusOf(admin).policy() == "whole");
+}
+
+TEST_CASE("The supervisor shows the events of all engines") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto chat = Program(daemon, "chat"), train = Program(daemon, "train");
+  REQUIRE(chat->Open());
+  REQUIRE(train->Open());
+  TestClient admin(daemon.socket());
+  CHECK(Eventually([&] {
+    grpc::ClientContext context;
+    proto::Events events;
+    REQUIRE(AdminOf(admin)->GetEvents(&context, {}, &events).ok());
+    std::set<std::string> tenants;
+    for (const proto::Event& event : events.events()) {
+      if (event.kind() == "opened") tenants.insert(event.tenant());
+    }
+    return tenants == std::set<std::string>{"chat", "train"};
+  }));
+}
+
+}  // namespace
+}  // namespace detshare
