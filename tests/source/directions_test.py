@@ -14,7 +14,7 @@ USES, rule_of = RULES["USES"], RULES["rule_of"]
 
 # In sources, and in what generators write.
 INCLUDE = re.compile(r'#include "([^"]+/[^"]+)"')
-# What a folder must not know of the world outside.
+# A folder must not include these headers of the world outside.
 FOREIGN = {
     "coroutine_runtime": re.compile(r'#include [<"](grpc|google/protobuf|cuda|nvml)'),
     "policy": re.compile(r'#include [<"](grpc|google/protobuf|cuda|nvml)'),

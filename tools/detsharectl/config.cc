@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "policy/config/accounts.h"
 #include "policy/config/config_file.h"
 #include "policy/config/config_text.h"
 #include "tools/detsharectl/json_text.h"
@@ -45,12 +47,32 @@ ordered_json TenantJson(const TenantConfig& config) {
     } else if (const auto* names =
                    std::get_if<std::vector<std::string> TenantConfig::*>(&key.field)) {
       json[name] = config.*(*names);
+    } else if (const auto* one = std::get_if<std::string TenantConfig::*>(&key.field)) {
+      json[name] = (config.*(*one)).empty() ? ordered_json() : ordered_json(config.*(*one));
     }
   }
   return json;
 }
 
 }  // namespace
+
+std::vector<std::string> WarningsOf(const Config& config) {
+  std::vector<std::string> warnings = Cautions(config);
+  const auto unknown = [&warnings](const TenantConfig& tenant, const char* what,
+                                   const std::string& name) {
+    warnings.push_back(
+        absl::StrCat("[[tenant]] ", tenant.tenant.name, ": this host has no ", what, " ", name));
+  };
+  for (const TenantConfig& tenant : config.tenants) {
+    for (const std::string& user : tenant.users) {
+      if (!UserId(user).has_value()) unknown(tenant, "user", user);
+    }
+    for (const std::string& group : tenant.groups) {
+      if (!GroupId(group).has_value()) unknown(tenant, "group", group);
+    }
+  }
+  return warnings;
+}
 
 std::string ConfigJson(const Config& config) {
   ordered_json json;
@@ -66,8 +88,11 @@ int CheckConfig(const std::string& file, bool json) {
   const std::string path = FileOr(file);
   const absl::StatusOr<std::string> text = ReadConfigFile(path);
   std::vector<ConfigProblem> problems;
+  std::vector<std::string> warnings;
   if (text.ok()) {
-    problems = ParseConfig(*text).problems;
+    const ParsedConfig parsed = ParseConfig(*text);
+    problems = parsed.problems;
+    if (problems.empty()) warnings = WarningsOf(parsed.config);
   } else {
     problems.push_back({0, 0, std::string(text.status().message())});
   }
@@ -76,10 +101,14 @@ int CheckConfig(const std::string& file, bool json) {
     for (const ConfigProblem& problem : problems) {
       list.push_back({{"line", problem.line}, {"column", problem.column}, {"text", problem.text}});
     }
-    std::fputs(JsonText({{"file", path}, {"problems", std::move(list)}}).c_str(), stdout);
+    std::fputs(
+        JsonText({{"file", path}, {"problems", std::move(list)}, {"warnings", warnings}}).c_str(),
+        stdout);
   } else if (!text.ok()) {
     std::fprintf(stderr, "detsharectl: %s\n", problems.front().text.c_str());
   } else if (problems.empty()) {
+    for (const std::string& warning : warnings)
+      std::fprintf(stderr, "%s: warning: %s\n", path.c_str(), warning.c_str());
     std::printf("%s: no mistakes\n", path.c_str());
   } else {
     std::fputs(ProblemText(path, problems).c_str(), stderr);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "policy/config/config.h"
 
@@ -11,6 +12,10 @@ namespace detshare::ctl {
 // read. If `file` is empty, they read the service's file (kDefaultConfigFile).
 int CheckConfig(const std::string& file, bool json);
 int ShowConfig(const std::string& file, bool json);
+
+// Cautions() of a configuration without mistakes, and a line for each user and group that this host
+// does not have.
+std::vector<std::string> WarningsOf(const Config& config);
 
 // All settings with their values: {"daemon": {"log_level": "info", ...}, ..., "tenant": [...]}. A
 // default that depends on the machine is null.

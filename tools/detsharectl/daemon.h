@@ -4,7 +4,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -13,34 +12,25 @@
 namespace detshare::ctl {
 
 // Exit codes of detsharectl.
-inline constexpr int kExitRefused = 1;   // the daemon refused the call
-inline constexpr int kExitUsage = 2;     // the command line is wrong
+inline constexpr int kExitRefused = 1;  // the daemon, or the system on its behalf, refused the call
+inline constexpr int kExitUsage = 2;    // the command line is wrong
 inline constexpr int kExitNoDaemon = 3;  // no daemon replies at the socket
 
 // A stub for the daemon at `socket`. Connects with the first call.
-inline std::unique_ptr<proto::Admin::Stub> AdminAt(const std::string& socket) {
-  // Only the daemon bounds the size of events and traces.
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  return proto::Admin::NewStub(
-      grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
-}
+std::unique_ptr<proto::Admin::Stub> AdminAt(const std::string& socket);
+
+// Why a call has failed, and what the user can do.
+struct Failure {
+  std::string text;
+  std::string hint;  // "": the text says it
+  int exit_code = 0;
+};
+// Returns the failure of a call at `socket` that did not succeed. If nothing has replied, tries to
+// connect once more to find out why.
+Failure FailureOf(const grpc::Status& result, const std::string& socket);
 
 // Returns 0 if the call succeeded. Otherwise prints a message on stderr and returns an exit code.
-inline int Explain(const grpc::Status& result, const std::string& socket) {
-  if (result.ok()) return 0;
-  if (result.error_code() == grpc::StatusCode::UNAVAILABLE ||
-      result.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    std::fprintf(stderr,
-                 "detsharectl: no detshared replies at %s\n"
-                 "Start it (systemctl start detshared), or name another socket with --socket or "
-                 "DETSHARE_SOCKET.\n",
-                 socket.c_str());
-    return kExitNoDaemon;
-  }
-  std::fprintf(stderr, "detsharectl: detshared refused: %s\n", result.error_message().c_str());
-  return kExitRefused;
-}
+int Explain(const grpc::Status& result, const std::string& socket);
 
 // `call(stub, context)` makes one call of the service; it may take ten seconds. Returns 0, or an
 // exit code after a message.

@@ -23,6 +23,7 @@
 #include "policy/config/config_file.h"
 #include "proto/ring_abi.h"
 #include "proto/version.h"
+#include "tools/detsharectl/config.h"
 #include "tools/detsharectl/json_text.h"
 #include "tools/detsharectl/status.h"
 #include "tools/text/table.h"
@@ -160,8 +161,7 @@ class Examination {
   void Daemon() {
     if (!host_.status.has_value()) {
       return Add("daemon", Level::kError,
-                 "detshared does not reply" +
-                     (host_.no_status.empty() ? std::string() : ": " + host_.no_status),
+                 host_.no_status.empty() ? "detshared does not reply" : host_.no_status,
                  "read its log: journalctl -u detshared");
     }
     const proto::Status& status = *host_.status;
@@ -245,7 +245,7 @@ class Examination {
       } else if (preemption.switched_off()) {
         Add("preemption", Level::kOk, device.name() + ": none, " + preemption.reason(),
             "for urgent work that waits for no running kernel, set preemption = \"auto\" and "
-            "isolation = \"shared\", and restart the daemon");
+            "isolation = \"none\", and restart the daemon");
       } else {
         Add("preemption", Level::kWarning,
             device.name() + ": none" +
@@ -317,12 +317,18 @@ class Examination {
                  readable ? "correct this, because detshared does not use such a file"
                           : "run detsharectl doctor as root");
     }
-    const std::vector<ConfigProblem> problems = ParseConfig(*text).problems;
+    const ParsedConfig parsed = ParseConfig(*text);
+    const std::vector<ConfigProblem>& problems = parsed.problems;
     if (!problems.empty()) {
       return Add(
           "config", Level::kError, FirstLine(ProblemText(host_.config_file, problems)),
           "correct the mistakes that detsharectl config check shows; the daemon does not start "
           "with them");
+    }
+    const std::vector<std::string> warnings = WarningsOf(parsed.config);
+    if (!warnings.empty()) {
+      return Add("config", Level::kWarning, host_.config_file + ": " + warnings.front(),
+                 "detsharectl config check shows all warnings");
     }
     Add("config", Level::kOk, host_.config_file + " has no mistakes");
   }

@@ -68,7 +68,7 @@ int Events(const EventsOptions& options) {
                    "detsharectl: the daemon has dropped %s: it keeps only the latest events\n",
                    text::Counted(events.lost(), "event").c_str());
     }
-    // Of the past, only the last `count` wanted events are printed.
+    // Only the last `count` of the wanted events of the past are printed.
     int skip = 0;
     if (first) {
       for (const proto::Event& event : events.events()) skip += Wanted(event, options) ? 1 : 0;

@@ -74,12 +74,12 @@ int Usage(const absl::Status& status) {
   return kExitUsage;
 }
 
-// With strict isolation, names the users whose processes did not reply.
+// Names the engines that did not reply.
 void SayWhoIsMissing(const proto::Status& status) {
-  for (const proto::DomainStatus& domain : status.domains()) {
-    if (domain.problem().empty()) continue;
-    std::fprintf(stderr, "detsharectl: the state of user %s is not shown: %s\n",
-                 domain.user().c_str(), domain.problem().c_str());
+  for (const proto::EngineStatus& engine : status.engines()) {
+    if (engine.problem().empty()) continue;
+    std::fprintf(stderr, "detsharectl: the engine of isolation group %s is not shown: %s\n",
+                 engine.group().c_str(), engine.problem().c_str());
   }
 }
 
@@ -177,11 +177,27 @@ int PrintTenants(const Options& options) {
 int SetTenant(const Options& options) {
   const absl::StatusOr<proto::TenantSetting> setting = ToSetting(options.tenant);
   if (!setting.ok()) return Usage(setting.status());
-  proto::Tenants in_force;
-  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+  proto::Tenants known, in_force;
+  int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.GetTenants(context, proto::GetTenantsRequest(), &known);
+  });
+  if (code != 0) return code;
+  code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
     return admin.SetTenant(context, *setting, in_force.add_tenants());
   });
+  if (code == 0) std::fputs(NoteOfNewTenant(known, setting->name()).c_str(), stderr);
   if (code == 0) Print(options.json ? TenantsJson(in_force) : TenantsText(in_force));
+  return code;
+}
+
+int UnsetTenant(const Options& options) {
+  proto::UnsetTenantRequest request;
+  request.set_name(options.tenant.name);
+  proto::Tenants in_force;
+  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.UnsetTenant(context, request, &in_force);
+  });
+  if (code == 0) Print(options.json ? TenantsJson(in_force) : UnsetText(request.name(), in_force));
   return code;
 }
 
@@ -242,8 +258,11 @@ int PrintDoctor(const Options& options) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
   const grpc::Status result = AdminAt(options.socket)->GetStatus(&context, {}, &status);
-  if (result.ok()) host.status = status;
-  host.no_status = result.error_message();
+  if (result.ok()) {
+    host.status = status;
+  } else {
+    host.no_status = FailureOf(result, options.socket).text;
+  }
   const std::vector<Finding> findings = Examine(host);
   std::fputs((options.json ? FindingsJson(findings) : FindingsText(findings)).c_str(), stdout);
   return Broken(findings) ? kExitRefused : 0;
@@ -308,6 +327,10 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
                   "Limit of the devices of a program, for programs that begin afterwards; 0: all")
       ->type_name("N");
   set->final_callback([&] { action = [&] { return SetTenant(options); }; });
+  CLI::App* const unset = tenant->add_subcommand(
+      "unset", "Give a tenant back the settings of the configuration and of its endpoints");
+  unset->add_option("NAME", flags.name)->required();
+  unset->final_callback([&] { action = [&] { return UnsetTenant(options); }; });
 }
 
 void AddEndpoint(CLI::App& app, Options& options, Action& action) {
@@ -407,8 +430,9 @@ void AddEvents(CLI::App& app, Options& options, Action& action) {
       ->type_name("SESSION");
   events->add_option("--tenant", what.tenant, "Show only events of this tenant")->type_name("NAME");
   events->add_option("--kind", what.kind, "Show only events of this kind")
-      ->check(CLI::IsMember({"started", "opened", "refused", "ended", "killed", "violation",
-                             "fault", "policy", "tenant", "config", "trace", "device-lost"}));
+      ->check(CLI::IsMember({"started", "engine-started", "engine-adopted", "engine-ended",
+                             "opened", "refused", "ended", "killed", "violation", "limit", "fault",
+                             "policy", "tenant", "config", "trace", "device-lost"}));
   events->footer("The daemon keeps the latest 4096 events. --json prints one object on each line.");
   events->final_callback([&] {
     action = [&] {

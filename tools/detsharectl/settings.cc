@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "policy/config/config.h"
 #include "tools/detsharectl/json_text.h"
@@ -170,6 +171,23 @@ std::string TenantsText(const proto::Tenants& tenants) {
                tenant.devices() == 0 ? "-" : absl::StrCat(tenant.devices())});
   }
   return table.ToString();
+}
+
+std::string UnsetText(const std::string& name, const proto::Tenants& in_force) {
+  if (in_force.tenants_size() == 0)
+    return absl::StrCat("Tenant ", name, " has no settings any more.\n");
+  return TenantsText(in_force);
+}
+
+std::string NoteOfNewTenant(const proto::Tenants& known, const std::string& name) {
+  std::vector<std::string> names;
+  for (const proto::TenantSetting& tenant : known.tenants()) {
+    if (tenant.name() == name) return "";
+    names.push_back(tenant.name());
+  }
+  return absl::StrCat("Note: tenant ", name, " had no settings before",
+                      names.empty() ? "" : absl::StrCat(" (", absl::StrJoin(names, ", "), " have)"),
+                      ". Undo: detsharectl tenant unset ", name, "\n");
 }
 
 std::string TenantsJson(const proto::Tenants& tenants) {

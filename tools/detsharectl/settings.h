@@ -26,6 +26,11 @@ std::string ReloadedJson(const proto::Reloaded& reloaded);
 
 std::string TenantsText(const proto::Tenants& tenants);
 std::string TenantsJson(const proto::Tenants& tenants);
+// The settings of one tenant after they were taken back: none, or those that it has elsewhere.
+std::string UnsetText(const std::string& name, const proto::Tenants& in_force);
+// A line about a tenant that is not among those with settings, because its name may be mistyped; ""
+// for the others.
+std::string NoteOfNewTenant(const proto::Tenants& known, const std::string& name);
 
 // Adds parameters, which are texts "name=value". InvalidArgument for another text.
 absl::Status AddParameters(const std::vector<std::string>& texts, proto::PolicySetting* setting);

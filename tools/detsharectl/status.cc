@@ -46,10 +46,29 @@ std::string TenantsText(const proto::Status& status) {
   return any ? "\n" + table.ToString() : "";
 }
 
+// "0,1": positions in the list of devices.
+std::string Positions(const google::protobuf::RepeatedField<uint32_t>& devices) {
+  return devices.empty() ? "-" : absl::StrJoin(devices, ",");
+}
+
+// The engines, if programs are isolated from each other.
+std::string EnginesText(const proto::Status& status) {
+  text::Table table({"GROUP", "PID", "VERSION", "DEVICES", "SESSIONS", "MEMORY",
+                     "ADMINISTER WITH --socket", "STATE"});
+  bool isolated = false;
+  for (const proto::EngineStatus& engine : status.engines()) {
+    isolated = isolated || !engine.group().empty();
+    table.Add({engine.group(), std::to_string(engine.pid()), engine.version(),
+               Positions(engine.devices()), Count(engine.sessions()), Bytes(engine.device_memory()),
+               engine.socket(), engine.problem().empty() ? "ok" : engine.problem()});
+  }
+  return isolated ? "\n" + table.ToString() : "";
+}
+
 }  // namespace
 
 std::string DevicesText(const proto::SessionStatus& session) {
-  return session.devices_size() == 0 ? "-" : absl::StrJoin(session.devices(), ",");
+  return Positions(session.devices());
 }
 
 std::string PartitionText(const proto::SessionStatus& session) {
@@ -81,21 +100,7 @@ std::string StatusText(const proto::Status& status) {
     out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " +
            Bytes(status.swap_limit()) + "\n";
   }
-  if (status.domains_size() != 0) {
-    out +=
-        "\nStrict isolation: each user's programs have a process of the daemon. The tables show "
-        "all "
-        "of these processes; policy and settings are those of user " +
-        status.domain() + ".\n";
-    text::Table domains({"USER", "SESSIONS", "ADMINISTER WITH --socket", "STATE"});
-    for (const proto::DomainStatus& domain : status.domains())
-      domains.Add({domain.user(), Count(domain.sessions()), domain.socket(),
-                   domain.problem().empty() ? "ok" : domain.problem()});
-    out += domains.ToString();
-  } else if (!status.domain().empty()) {
-    out +=
-        "\nStrict isolation: this process serves the programs of user " + status.domain() + ".\n";
-  }
+  out += EnginesText(status);
   out += TenantsText(status);
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
   text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "DEVICES", "PARTITION", "MEMORY",
@@ -173,22 +178,25 @@ std::string StatusJson(const proto::Status& status) {
                        {"devices_limit", tenant.devices_limit()},
                        {"refusals", tenant.refusals()}});
   }
-  ordered_json domains = ordered_json::array();
-  for (const proto::DomainStatus& domain : status.domains()) {
-    domains.push_back({{"uid", domain.uid()},
-                       {"user", domain.user()},
-                       {"sessions", domain.sessions()},
-                       {"socket", domain.socket()},
-                       {"problem", domain.problem()}});
+  ordered_json engines = ordered_json::array();
+  for (const proto::EngineStatus& engine : status.engines()) {
+    engines.push_back(
+        {{"group", engine.group()},
+         {"pid", engine.pid()},
+         {"version", engine.version()},
+         {"devices", std::vector<uint32_t>(engine.devices().begin(), engine.devices().end())},
+         {"sessions", engine.sessions()},
+         {"device_memory", engine.device_memory()},
+         {"socket", engine.socket()},
+         {"problem", engine.problem()}});
   }
   const ordered_json out = {
       {"version", status.version()},       {"abi_version", status.abi_version()},
       {"uptime_ms", status.uptime_ms()},   {"pid", status.pid()},
       {"backend", status.backend()},       {"policy", status.policy()},
       {"swap_limit", status.swap_limit()}, {"swap_used", status.swap_used()},
-      {"domain", status.domain()},         {"domains", std::move(domains)},
-      {"tenants", std::move(tenants)},     {"devices", std::move(devices)},
-      {"sessions", std::move(sessions)}};
+      {"engines", std::move(engines)},     {"tenants", std::move(tenants)},
+      {"devices", std::move(devices)},     {"sessions", std::move(sessions)}};
   // A client chooses its program's name, which can have any bytes. The output is JSON all the same.
   return JsonText(out);
 }

@@ -119,9 +119,10 @@ std::string Time(int64_t nanoseconds) {
 
 std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns) {
   std::string out = "detshared " + after.version() + ", policy " + after.policy() + "\n";
-  for (const proto::DomainStatus& domain : after.domains()) {
-    if (!domain.problem().empty())
-      out += "the state of user " + domain.user() + " is not shown: " + domain.problem() + "\n";
+  for (const proto::EngineStatus& engine : after.engines()) {
+    if (!engine.problem().empty())
+      out += "the engine of isolation group " + engine.group() +
+             " is not shown: " + engine.problem() + "\n";
   }
   for (int i = 0; i < after.devices_size(); ++i) {
     const proto::DeviceStatus& device = after.devices(i);

@@ -8,8 +8,8 @@
 
 namespace detshare::ctl {
 
-// What happened between two states of the daemon that lie `interval_ns` apart: one line for each
-// session. A session that `before` does not have counts from its beginning.
+// Describes what happened between two states of the daemon that lie `interval_ns` apart, with one
+// line for each session. A session that `before` does not have counts from its beginning.
 std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns);
 std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns);
 

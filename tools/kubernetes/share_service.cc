@@ -31,18 +31,19 @@ void FillIn(const std::vector<BindMount>& mounts, v1beta1::ContainerAllocateResp
 
 }  // namespace
 
-// One ListAndWatch call of kubelet. It deletes itself when gRPC has finished the call. The
-// service's mutex guards its members.
+// One ListAndWatch call of kubelet. It deletes itself when gRPC has finished the call.
 class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::ListAndWatchResponse> {
  public:
   explicit Stream(ShareService& service) : service_(service) {
-    const std::lock_guard<std::mutex> lock(service_.mutex_);
+    const MutexLock lock(&service_.mutex_);
     service_.streams_.insert(this);
     Notify();
   }
 
-  // Sends the current shares, after the write in progress. The caller holds the lock.
+  // Sends the current shares, after the write in progress. The caller holds the service's mutex, but
+  // clang cannot see that the service calls this on streams of its own.
   void Notify() {
+    service_.mutex_.AssertHeld();
     if (finished_) return;
     news_ = writing_;
     if (writing_) return;
@@ -57,7 +58,7 @@ class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::List
   }
 
   void OnWriteDone(bool ok) override {
-    const std::lock_guard<std::mutex> lock(service_.mutex_);
+    const MutexLock lock(&service_.mutex_);
     writing_ = false;
     if (!ok) {
       End();
@@ -66,42 +67,44 @@ class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::List
     }
   }
   void OnCancel() override {
-    const std::lock_guard<std::mutex> lock(service_.mutex_);
+    const MutexLock lock(&service_.mutex_);
     End();
   }
   void OnDone() override {
     {
-      const std::lock_guard<std::mutex> lock(service_.mutex_);
+      const MutexLock lock(&service_.mutex_);
       service_.streams_.erase(this);
     }
     delete this;
   }
 
  private:
-  void End() {
+  void End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_.mutex_) {
     if (finished_) return;
     finished_ = true;
     Finish(grpc::Status::OK);
   }
 
   ShareService& service_;
-  bool writing_ = false, finished_ = false;
-  bool news_ = false;  // the shares have changed since the write in progress began
-  v1beta1::ListAndWatchResponse response_;
+  bool writing_ ABSL_GUARDED_BY(service_.mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(service_.mutex_) = false;
+  bool news_ ABSL_GUARDED_BY(service_.mutex_) =
+      false;  // the shares have changed since the write in progress began
+  v1beta1::ListAndWatchResponse response_ ABSL_GUARDED_BY(service_.mutex_);
 };
 
 ShareService::ShareService(Resource resource, Options options, DaemonLink& daemon)
     : resource_(std::move(resource)), options_(std::move(options)), daemon_(daemon) {}
 
 void ShareService::SetGpus(const std::vector<Gpu>& gpus) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (gpus == gpus_) return;
   gpus_ = gpus;
   for (Stream* stream : streams_) stream->Notify();
 }
 
 std::vector<Share> ShareService::shares() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return SharesOf(resource_, gpus_);
 }
 

@@ -3,11 +3,11 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "proto/mutex.h"
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/device_plugin.grpc.pb.h"
 #include "tools/kubernetes/injection.h"
@@ -61,9 +61,9 @@ class ShareService final : public v1beta1::DevicePlugin::WithCallbackMethod_List
   const Options options_;
   DaemonLink& daemon_;
 
-  mutable std::mutex mutex_;
-  std::vector<Gpu> gpus_;      // guarded by mutex_
-  std::set<Stream*> streams_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::vector<Gpu> gpus_ ABSL_GUARDED_BY(mutex_);
+  std::set<Stream*> streams_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::kubernetes

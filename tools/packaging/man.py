@@ -30,9 +30,10 @@ def options_of(command):
             if group not in ("Options", "Positionals"):
                 out.append(f".PP\n{escape(group)}:")
         head = ", ".join(f"\\fB{escape(name)}\\fR" for name in option.names)
-        value = "|".join(option.choices) or option.value
+        value = escape("|".join(option.choices) or option.value)
+        value = value.replace("|", "|\\:")  # a long list may be broken here
         if value and not option.positional:
-            head += f"[=\\fI{escape(value)}\\fR]" if option.optional_value else f" \\fI{escape(value)}\\fR"
+            head += f"[=\\fI{value}\\fR]" if option.optional_value else f" \\fI{value}\\fR"
         out.append(f".TP\n{head}\n{escape(option.help) or 'See above.'}")
     return out
 
@@ -58,7 +59,7 @@ def page(root, prose, version):
         out = [".SH COMMANDS", *commands_of(root), ".SH OPTIONS OF ALL COMMANDS", *out]
     else:
         out = [".SH OPTIONS", *out]
-    title = f'.TH {name.upper()} {section} "" "DetShare {version}" "DetShare"\n.SH NAME\n{name} \\- {what}\n'
+    title = f'.TH {name.upper()} {section} "" "DetShare {version}" "DetShare"\n.ad l\n.SH NAME\n{name} \\- {what}\n'
     return title + body.replace("@OPTIONS@", "\n".join(out))
 
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "policy/placement.h"
 #include "policy/registry.h"
+#include "proto/mutex.h"
 #include "tools/sim/random.h"
 
 namespace detshare::sim {
@@ -211,7 +211,7 @@ absl::StatusOr<std::vector<Summary>> Simulate(const Options& options, const Trac
   const int all =
       static_cast<int>(options.policies.size() * options.placements.size()) * options.devices;
   std::atomic<int> done{0};
-  std::mutex reporting;
+  Mutex reporting;
   for (const std::string& placement : options.placements) {
     uint64_t unplaced = 0;
     absl::StatusOr<std::vector<std::vector<Program>>> devices =
@@ -236,7 +236,7 @@ absl::StatusOr<std::vector<Summary>> Simulate(const Options& options, const Trac
           if (device >= options.devices) return;
           results[device] =
               SimulateDevice(options.device, *policies[device], (*devices)[device], options.hours);
-          std::lock_guard<std::mutex> lock(reporting);
+          MutexLock lock(&reporting);
           progress(++done, all);
         }
       };

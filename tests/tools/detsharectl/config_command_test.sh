@@ -37,6 +37,13 @@ expect 0 'slo_tpot = "30ms"' "$detsharectl" config show "$work/good.toml"
 "$detsharectl" config show --json "$work/good.toml" |
   python3 -c 'import json, sys; c = json.load(sys.stdin); assert c["tenant"][0]["slo_tpot_ns"] == 30_000_000, c' || failed=1
 
+printf '[[tenant]]\nname = "a"\nmemory = "1GiB"\nusers = ["no-such-user", "root"]\ngroups = ["no-such-group", "17"]\n' >"$work/loose.toml"
+expect 0 "warning: [[tenant]] a: programs get around its limits" "$detsharectl" config check "$work/loose.toml"
+expect 0 "warning: [[tenant]] a: this host has no user no-such-user" "$detsharectl" config check "$work/loose.toml"
+expect 0 "warning: [[tenant]] a: this host has no group no-such-group" "$detsharectl" config check "$work/loose.toml"
+"$detsharectl" --json config check "$work/loose.toml" |
+  python3 -c 'import json, sys; c = json.load(sys.stdin); assert len(c["warnings"]) == 3 and not c["problems"], c' || failed=1
+
 # No daemon is there: the doctor must find and name this error.
 expect 1 "none.sock" "$detsharectl" --socket "$work/none.sock" doctor --config "$work/good.toml"
 { "$detsharectl" --socket "$work/none.sock" --json doctor --config "$work/wrong.toml" || true; } |

@@ -65,6 +65,12 @@ expect 2 tenant set x --devices some
 says 'a number, or 0 for all'
 expect 2 tenant set x --slo-tpot soon
 says 'a duration'
+expect 0 tenant set trian --weight 3
+says "tenant trian had no settings before ($(id -un) have). Undo: detsharectl tenant unset trian"
+expect 0 tenant unset trian
+says 'Tenant trian has no settings any more'
+expect 1 tenant unset trian
+says "tenant trian has no settings; these tenants have some: $(id -un)"
 
 expect 0 endpoint open web --class latency --memory 1GiB
 says '/endpoints/web$'

@@ -42,23 +42,33 @@ TEST_CASE("Status without sessions says so") {
   CHECK(text.find("host memory") == std::string::npos);
 }
 
-TEST_CASE("With strict isolation status names the process's user, and for operators all users") {
+TEST_CASE("Status lists the engines if there are isolation groups, and JSON always does") {
   proto::Status status = ExampleStatus();
-  status.set_domain("ann");
-  CHECK(StatusText(status).find("this process serves the programs of user ann") !=
-        std::string::npos);
-  for (const char* user : {"ann", "bob"}) {
-    proto::DomainStatus* const domain = status.add_domains();
-    domain->set_user(user);
-    domain->set_sessions(3);
+  status.add_engines()->set_pid(77);
+  CHECK(StatusText(status).find("GROUP") == std::string::npos);
+  CHECK(nlohmann::json::parse(StatusJson(status))["engines"][0]["pid"] == 77);
+  status.clear_engines();
+  for (const char* group : {"chat", "train"}) {
+    proto::EngineStatus* const engine = status.add_engines();
+    engine->set_group(group);
+    engine->set_version("1.2.3");
+    engine->add_devices(0);
+    engine->set_sessions(3);
+    engine->set_device_memory(2 << 20);
+    engine->set_socket("/run/detshare/engines/chat/detshared.sock");
   }
-  status.mutable_domains(1)->set_problem("no reply in time");
+  status.mutable_engines(1)->set_problem("no reply in time");
   const std::string text = StatusText(status);
-  CHECK(text.find("The tables show all of these processes") != std::string::npos);
+  CHECK(text.find("GROUP") != std::string::npos);
+  CHECK(text.find("/run/detshare/engines/chat/detshared.sock") != std::string::npos);
   CHECK(text.find("no reply in time") != std::string::npos);
   const auto json = nlohmann::json::parse(StatusJson(status));
-  CHECK(json["domains"][0]["problem"] == "");
-  CHECK(json["domains"][1]["problem"] == "no reply in time");
+  CHECK(json["engines"][0]["group"] == "chat");
+  CHECK(json["engines"][0]["version"] == "1.2.3");
+  CHECK(json["engines"][0]["devices"] == std::vector<int>{0});
+  CHECK(json["engines"][0]["sessions"] == 3);
+  CHECK(json["engines"][0]["device_memory"] == 2 << 20);
+  CHECK(json["engines"][1]["problem"] == "no reply in time");
 }
 
 TEST_CASE("Status shows how much device memory is in host memory, if memory may move") {

@@ -18,12 +18,12 @@ soak = importlib.util.module_from_spec(importlib.util.spec_from_loader("soak", l
 loader.exec_module(soak)
 
 
-def rows(**leaks):
-    """Twelve rests 100 sessions apart, with noise, a warm-up, and a figure that grows by so much a session."""
+def rows(apart=100, **leaks):
+    """Twelve rests `apart` sessions apart, with noise, a warm-up, and a figure that grows by so much a session."""
     noise = random.Random(7)
     made = []
     for i in range(12):
-        row = {"seconds": i * 10.0, "phase": "rest", "opened": i * 100, "sessions": 8, "files": 3, "survivor_files": 9,
+        row = {"seconds": i * 10.0, "phase": "rest", "opened": i * apart, "sessions": 8, "files": 3, "survivor_files": 9,
                "survivor_file_kib": 100, "rss_kib": 50000 + min(i, 4) * 5000 + noise.randrange(60), "descriptors": 20 + noise.randrange(2),
                "threads": 22, "mappings": 600 + noise.randrange(5)}
         for name, growth in leaks.items():
@@ -46,6 +46,9 @@ def main():
     for name, growth in {"rss_kib": 8, "descriptors": 0.03, "threads": 0.03, "mappings": 0.5, "files": 0.02}.items():
         lines, leaks = soak.verdict(rows(**{name: growth}), 4.0)
         check(leaks and any(line.startswith("LEAK") and name in line for line in lines), f"{name} by {growth} a session is not found")
+    for name in ("descriptors", "threads", "mappings"):
+        check(soak.verdict(rows(apart=15, **{name: 1}), 400.0)[1], f"{name} by 1 a session is not found in a short run")
+        check(not soak.verdict(rows(apart=15, **{name: 0.05}), 400.0)[1], f"{name} by 3 in all is a leak")
     check(soak.verdict(rows()[:6], 4.0)[1], "too few rests are no verdict")
     check(soak.slope([(x, 2 * x + 1) for x in range(8)] + [(8, 100)]) == 2.0, "an outlier moves the slope")
     with tempfile.TemporaryDirectory() as folder:
