@@ -182,6 +182,12 @@ absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
   return status;
 }
 
+absl::Status GpuCoroutine::OrderAllBehind(StreamId id) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  if (stream->queue == nullptr) return absl::OkStatus();  // no operation yet
+  return order_.OrderAllBehind(*stream);
+}
+
 absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
   const bool reported = followed();

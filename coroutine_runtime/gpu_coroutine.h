@@ -97,6 +97,9 @@ class GpuCoroutine {
   absl::Status Launch(StreamId stream, Kernel& kernel, const LaunchShape& shape,
                       absl::Span<const std::byte> parameters);
   absl::Status Copy(StreamId stream, const CopyRequest& request);
+  // Directly after a Copy() of the stream that the client takes for complete: later operations of
+  // all the session's streams on the device come after it. Allocates the first time.
+  absl::Status OrderAllBehind(StreamId stream);
   absl::Status Fill(StreamId stream, const FillRequest& request);
   absl::Status MemoryOps(StreamId stream, absl::Span<const MemoryOp> operations);
 

@@ -39,6 +39,7 @@ struct LogicalStream {
   std::unique_ptr<Marker> marker;  // made with the first queue
   bool dirty = false;              // has operations that the legacy stream has not waited for
   uint64_t seen_legacy = 0;        // the legacy operation that the stream has waited for
+  uint64_t seen_barrier = 0;       // the barrier of StreamOrder that the stream has waited for
   bool uncollected = false;        // has work that the context's collector has not waited for
   FenceLease fence;                // acquired for the stream's first point
 
@@ -79,6 +80,7 @@ struct LogicalContext {
   // observed or to move, and blocking streams must not wait for that work.
   std::unique_ptr<Marker> legacy_marker;
   uint64_t legacy_marked = 0;
+  uint64_t legacy_barrier = 0;  // the last barrier that stands behind work of the legacy stream
   // The dirty streams. StreamTable reserves room for all streams, so that operations do not
   // allocate.
   std::vector<LogicalStream*> dirty;

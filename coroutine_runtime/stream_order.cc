@@ -23,6 +23,9 @@ absl::StatusOr<Queue*> StreamOrder::Enter(LogicalStream& stream, Partition& part
   DETSHARE_RETURN_IF_ERROR(OrderWithLegacy(stream, use));
   stream.uncollected = true;
   if (use == Use::kObserve) return stream.queue;
+  if (stream.seen_barrier != barriers_) [[unlikely]] {
+    DETSHARE_RETURN_IF_ERROR(AwaitBarrier(stream));
+  }
   LogicalContext& context = *stream.context;
   if (stream.legacy) {
     ++context.legacy_operations;
@@ -31,6 +34,26 @@ absl::StatusOr<Queue*> StreamOrder::Enter(LogicalStream& stream, Partition& part
     context.dirty.push_back(&stream);
   }
   return stream.queue;
+}
+
+absl::Status StreamOrder::OrderAllBehind(LogicalStream& stream) {
+  if (barrier_ == nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(barrier_, device_.CreateMarker(/*timed=*/false));
+  }
+  DETSHARE_RETURN_IF_ERROR(stream.queue->Record(*barrier_));
+  // The stream's last operation came after the barrier before, so this one includes that one.
+  stream.seen_barrier = ++barriers_;
+  if (stream.legacy) stream.context->legacy_barrier = barriers_;
+  return absl::OkStatus();
+}
+
+absl::Status StreamOrder::AwaitBarrier(LogicalStream& stream) {
+  // A blocking stream has just waited for the legacy stream.
+  if (!stream.blocking || stream.context->legacy_barrier != barriers_) {
+    DETSHARE_RETURN_IF_ERROR(stream.queue->Wait(*barrier_));
+  }
+  stream.seen_barrier = barriers_;
+  return absl::OkStatus();
 }
 
 absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {

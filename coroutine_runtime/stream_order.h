@@ -17,6 +17,11 @@
 //     operation on a blocking stream:  waits for the legacy stream if that had an operation since;
 //                                      the blocking stream becomes dirty
 //
+// A client takes a synchronous copy from its ordinary memory for complete before it is. So later
+// operations of all streams wait for it, also of streams that are not ordered with its stream. The
+// barrier of the session on the device is a marker directly behind the last such copy. A stream waits
+// for it once, before its next operation.
+//
 // A call that only observes a stream waits for the stream's work, and adds no operation to the
 // order: no other stream waits for it later.
 //
@@ -29,6 +34,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -57,6 +63,9 @@ class StreamOrder {
   // Orders the stream's next operation on `partition`. The caller submits it to the queue that is
   // returned, before any other call.
   absl::StatusOr<Queue*> Prepare(LogicalStream& stream, Partition& partition);
+  // Later operations of all streams come after all operations of this stream so far, the last of
+  // which Prepare() has ordered.
+  absl::Status OrderAllBehind(LogicalStream& stream);
   // Orders an observation of the stream where the stream is.
   absl::StatusOr<Queue*> Observe(LogicalStream& stream);
 
@@ -77,6 +86,7 @@ class StreamOrder {
   absl::StatusOr<Queue*> Enter(LogicalStream& stream, Partition& partition, Use use);
   absl::Status Migrate(LogicalStream& stream, Partition& partition);
   absl::Status OrderWithLegacy(LogicalStream& stream, Use use);
+  absl::Status AwaitBarrier(LogicalStream& stream);
   // Makes the context's collector one of the session's time-slice group.
   absl::Status MoveCollector(LogicalContext& context);
   // Records the context's legacy marker behind the legacy stream's last operation.
@@ -87,7 +97,9 @@ class StreamOrder {
   QueuePool& queues_;
   FencePool& fences_;
   const Binding& binding_;
-  OperationCounters& counters_;  // of moves of streams from one partition to another
+  OperationCounters& counters_;      // of moves of streams from one partition to another
+  std::unique_ptr<Marker> barrier_;  // made for the first one
+  uint64_t barriers_ = 0;            // number of the present one
 };
 
 }  // namespace detshare

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "client_shim/memory/pointer_map.h"
+#include "client_shim/memory/shared_memory.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/transport/session.h"
 #include "client_shim/work/streams.h"
@@ -68,6 +69,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::cuIpcGetMemHandle_Reply reply{};
+  NoteSharedMemory();
   result = session().Call(Op::cuIpcGetMemHandle, allocation.device, allocation.context,
                           wire::cuIpcGetMemHandle{allocation.address}, &reply);
   if (result == CUDA_SUCCESS) WriteHandle(kMemoryMagic, reply.token, pHandle);
@@ -86,6 +88,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   args.context = context->id.load(std::memory_order_acquire);
   const std::lock_guard lock(g_opening);
   wire::cuIpcOpenMemHandle_v2_Reply reply{};
+  NoteSharedMemory();
   result = session().Call(Op::cuIpcOpenMemHandle_v2, context->device, args.context, args, &reply);
   if (result != CUDA_SUCCESS) return result;
   if (reply.device >= session().devices().size()) return CUDA_ERROR_UNKNOWN;

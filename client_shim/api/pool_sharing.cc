@@ -11,6 +11,7 @@
 #include "client_shim/memory/memory_pools.h"
 #include "client_shim/memory/pointer_map.h"
 #include "client_shim/memory/share_descriptor.h"
+#include "client_shim/memory/shared_memory.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
@@ -108,6 +109,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   CUresult result = IdentityOf(*pool, &exported.pool);
   if (result != CUDA_SUCCESS) return result;
   wire::cuIpcGetMemHandle_Reply reply{};
+  NoteSharedMemory();
   result = session().Call(Op::cuIpcGetMemHandle, allocation.device, allocation.context,
                           wire::cuIpcGetMemHandle{ptr}, &reply);
   if (result != CUDA_SUCCESS) return result;
@@ -131,6 +133,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
   args.token = exported.memory;
   args.context = context->id.load(std::memory_order_acquire);
   wire::cuIpcOpenMemHandle_v2_Reply reply{};
+  NoteSharedMemory();
   result = session().Call(Op::cuIpcOpenMemHandle_v2, context->device, args.context, args, &reply);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;

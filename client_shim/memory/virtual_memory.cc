@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client_shim/base/handle_table.h"
+#include "client_shim/memory/shared_memory.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/transport/session.h"
 
@@ -147,6 +148,7 @@ CUresult ExportPhysicalMemory(CUmemGenericAllocationHandle handle, wire::ShareTo
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::cuMemExportToShareableHandle_Reply reply{};
+  NoteSharedMemory();
   const CUresult result = session().Call(Op::cuMemExportToShareableHandle, memory->device, 0,
                                          wire::cuMemExportToShareableHandle{memory->id, 0}, &reply);
   if (result == CUDA_SUCCESS) *token = reply.token;
@@ -155,6 +157,7 @@ CUresult ExportPhysicalMemory(CUmemGenericAllocationHandle handle, wire::ShareTo
 
 CUresult ImportPhysicalMemory(const wire::ShareToken& token, CUmemGenericAllocationHandle* handle) {
   wire::cuMemImportFromShareableHandle_Reply reply{};
+  NoteSharedMemory();
   CUresult result = session().Call(Op::cuMemImportFromShareableHandle, 0, 0,
                                    wire::cuMemImportFromShareableHandle{token}, &reply);
   if (result != CUDA_SUCCESS) return result;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "client_shim/base/log.h"
+#include "client_shim/memory/shared_memory.h"
 #include "client_shim/objects/waits.h"
 #include "client_shim/transport/read_digest.h"
 #include "client_shim/transport/session.h"
@@ -38,7 +39,7 @@ class StagedCopy {
  public:
   StagedCopy(Stream& stream, bool to_device, const PitchedPlace& device, std::byte* host,
              uint64_t host_row_pitch, uint64_t host_slice_pitch, uint64_t width, uint64_t height,
-             uint64_t depth)
+             uint64_t depth, bool synchronous)
       : stream_(stream),
         to_device_(to_device),
         device_(device),
@@ -48,6 +49,7 @@ class StagedCopy {
         width_(width),
         height_(height),
         depth_(depth),
+        synchronous_(synchronous && to_device ? 1 : 0),
         large_(width * height * depth > Staging::kSmallBytes) {
     const uint64_t room = RoomIn(large_);
     piece_ = std::min(width, room);
@@ -99,15 +101,19 @@ class StagedCopy {
     const wire::Signal signal = chunk.NextSignal();
     CUresult result;
     if (tile.rows == 1 && !device_.in_array()) {
-      wire::cuMemcpyAsync args{at.location, InChunk(chunk), tile.bytes, stream_.id, 0, signal};
+      wire::cuMemcpyAsync args{at.location, InChunk(chunk), tile.bytes,
+                               stream_.id,  synchronous_,   signal};
       if (!to_device_) std::swap(args.destination, args.source);
       result = SubmitWork(stream_, Op::cuMemcpyAsync, args);
     } else {
-      wire::cuMemcpy3DAsync_v2 args{
-          at,         {InChunk(chunk), tile.bytes, tile.bytes * tile.rows},
-          tile.bytes, tile.rows,
-          1,          stream_.id,
-          0,          signal};
+      wire::cuMemcpy3DAsync_v2 args{at,
+                                    {InChunk(chunk), tile.bytes, tile.bytes * tile.rows},
+                                    tile.bytes,
+                                    tile.rows,
+                                    1,
+                                    stream_.id,
+                                    synchronous_,
+                                    signal};
       if (!to_device_) std::swap(args.destination, args.source);
       result = SubmitWork(stream_, Op::cuMemcpy3DAsync_v2, args);
     }
@@ -178,6 +184,7 @@ class StagedCopy {
   std::byte* const host_;
   const uint64_t host_row_pitch_, host_slice_pitch_;
   const uint64_t width_, height_, depth_;
+  const uint32_t synchronous_;  // of the copies to the device, as in wire/copy.h
   const bool large_;
   uint64_t piece_, pieces_;  // bytes of a row in one task, and the number of tasks for a row
   uint64_t rows_, groups_;   // rows in one task, and the number of tasks for a slice
@@ -220,7 +227,7 @@ CUresult Receive(Stream& stream, const PitchedPlace& to, const PitchedPlace& fro
                  uint64_t height, uint64_t depth) {
   const CUresult result =
       StagedCopy(stream, false, from, reinterpret_cast<std::byte*>(to.place.host), to.row_pitch,
-                 to.slice_pitch, width, height, depth)
+                 to.slice_pitch, width, height, depth, /*synchronous=*/false)
           .Run();
   if (g_read_digest != nullptr && result == CUDA_SUCCESS) [[unlikely]] {
     g_read_digest->Read(ReadDigest::StreamPlace(stream.unique_id), BoxOf(to, width, height, depth));
@@ -324,9 +331,11 @@ CUresult AwaitSignal(Stream& stream, FenceIndex fence, uint64_t value) {
 
 namespace {
 
-// For a copy from ordinary memory to host memory that the stream has taken: waits for the copy if
-// the caller shall see its result.
-CUresult FinishHostWrite(Stream& stream, bool wait, CUresult taken) {
+// For a synchronous copy from ordinary memory that the stream has taken. The daemon orders the
+// client's later work on the device behind it. Waits for the copy if somebody else can look: the
+// CPU, another device of the process, or another process.
+CUresult FinishStaged(Stream& stream, bool on_host, CUresult taken) {
+  const bool wait = on_host || session().devices().size() > 1 || SharesMemory();
   return taken == CUDA_SUCCESS && wait ? SynchronizeStream(stream) : taken;
 }
 
@@ -345,17 +354,20 @@ CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t
   if (from.pageable()) {
     CUresult result;
     if (bytes <= kInlineCopyBytes) {
-      result = SubmitWork(
-          stream, Op::cuMemcpyAsync,
-          wire::cuMemcpyAsync{
-              AtAddress(to.gpu), {0, wire::kInline, 0}, bytes, stream.id, 0, {0, kNoFence, 0}},
-          {reinterpret_cast<const void*>(from.host), bytes});
+      result = SubmitWork(stream, Op::cuMemcpyAsync,
+                          wire::cuMemcpyAsync{AtAddress(to.gpu),
+                                              {0, wire::kInline, 0},
+                                              bytes,
+                                              stream.id,
+                                              synchronous ? 1u : 0u,
+                                              {0, kNoFence, 0}},
+                          {reinterpret_cast<const void*>(from.host), bytes});
     } else {
       result = StagedCopy(stream, true, {to, bytes, bytes}, reinterpret_cast<std::byte*>(from.host),
-                          bytes, bytes, bytes, 1, 1)
+                          bytes, bytes, bytes, 1, 1, synchronous)
                    .Run();
     }
-    return FinishHostWrite(stream, synchronous && to.host != 0, result);
+    return synchronous ? FinishStaged(stream, to.host != 0, result) : result;
   }
   if (to.pageable()) return Receive(stream, {to, bytes, bytes}, {from, bytes, bytes}, bytes, 1, 1);
   // A copy between device memory alone does not wait.
@@ -390,9 +402,9 @@ CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace&
   if (from.pageable()) {
     const CUresult result =
         StagedCopy(stream, true, to, reinterpret_cast<std::byte*>(from.place.host), from.row_pitch,
-                   from.slice_pitch, width, height, depth)
+                   from.slice_pitch, width, height, depth, synchronous)
             .Run();
-    return FinishHostWrite(stream, synchronous && to.on_host(), result);
+    return synchronous ? FinishStaged(stream, to.on_host(), result) : result;
   }
   if (to.pageable()) return Receive(stream, to, from, width, height, depth);
   const bool wait = synchronous && (to.on_host() || from.on_host());

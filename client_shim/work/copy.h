@@ -40,7 +40,7 @@ CUresult FindFillPlace(uint64_t address, uint64_t pitch, uint32_t element, uint6
 // Copies on a stream. With `synchronous` the call has the meaning of cuMemcpy and its variants: it
 // returns when the source may be reused. If the copy writes host memory or reads pinned memory, it
 // returns when the copy is complete. A copy from ordinary host memory returns when the bytes are
-// staged. A copy to ordinary host memory always returns when the bytes have arrived.
+// staged; the client's later work on the device comes after it. A copy to ordinary host memory always returns when the bytes have arrived.
 CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t bytes,
                     bool synchronous);
 

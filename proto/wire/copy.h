@@ -8,13 +8,18 @@
 
 namespace detshare::wire {
 
+// Copies of a client's ordinary memory, which the client has already staged, can be `synchronous`
+// (1, else 0): the client's call returns at once, and the client takes the copy for complete. Then
+// later work of all streams on the device comes after the copy, also of streams that do not wait for
+// the copy's stream.
+
 // A linear copy. Overlapping ranges are undefined, as in CUDA. `signal` is given after the copy.
 struct cuMemcpyAsync {
   Location destination;
   Location source;
   uint64_t bytes;
   StreamId stream;
-  uint32_t reserved;
+  uint32_t synchronous;
   Signal signal;
 };
 
@@ -52,7 +57,7 @@ struct cuMemcpy3DAsync_v2 {
   uint64_t height;
   uint64_t depth;
   StreamId stream;
-  uint32_t reserved;
+  uint32_t synchronous;
   Signal signal;
 };
 

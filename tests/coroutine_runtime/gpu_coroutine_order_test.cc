@@ -42,11 +42,15 @@ class CudaModel {
     } else if (stream.blocking) {
       Add(stream.history, legacy_[stream.context]);
     }
+    Add(stream.history, barrier_);
     const History before = stream.history;
     Add(stream.history, effects);
     if (stream.legacy) legacy_[stream.context] = stream.history;
     return before;
   }
+
+  // The client takes the stream's last operation for complete.
+  void OrderAllBehind(StreamId id) { Add(barrier_, streams_[id].history); }
 
   // The operations that must be complete when a wait for the stream ends.
   History OfStream(StreamId id) {
@@ -84,6 +88,7 @@ class CudaModel {
   std::map<StreamId, Stream> streams_;
   std::vector<Stream> ended_;
   std::map<ContextId, History> legacy_;  // up to the legacy stream's last operation
+  History barrier_;                      // before every later operation
 };
 
 // With kGroups, the session also moves between time-slice groups, and is bound to one in the end.
@@ -221,6 +226,9 @@ class RandomProgram {
   void Copy(StreamId stream) {
     REQUIRE(coroutine_->Copy(stream, {}).ok());
     ExpectOperation(stream);
+    if (Random(2) == 0) return;
+    REQUIRE(coroutine_->OrderAllBehind(stream).ok());
+    model_.OrderAllBehind(stream);
   }
   void RecordEvent(EventId event, StreamId stream) {
     std::atomic<uint64_t>* const fence = NewFence();

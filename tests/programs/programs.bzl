@@ -139,6 +139,7 @@ PROGRAMS = [
     _program("stream_properties"),
     _program("streams_events"),
     _program("surfaces"),
+    _program("synchronous_copies"),
     _program("templates_structs"),
     _program("tensor_maps", srcs = ["gpu_only/tensor_maps.cu"], flags = ["-arch=sm_90a"], tags = ["driver_api", "gpu_only", "sm90"]),
     _program("textures_2d"),

@@ -118,7 +118,8 @@ SessionDevice* ChooseDevice(Session& session, const Side& destination, const Sid
   return here;
 }
 
-// Enqueues the copy, then its signal.
+// Enqueues the copy, orders other streams behind it if the client takes it for complete, then gives
+// its signal.
 absl::Status Copy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload) {
   CopyRequest request;
   SessionDevice* device = nullptr;
@@ -130,6 +131,7 @@ absl::Status Copy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payloa
   } else if (device != nullptr) {
     status = here.CopyAt(*device->coroutine, args.stream, request);
   }
+  if (status.ok() && args.synchronous != 0) status = here.OrderAllBehind(args.stream);
   if (!status.ok()) return status;
   return SignalStream(session, args.stream, args.signal);
 }
@@ -206,7 +208,8 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
 void cuMemcpyAsync(Session& session, const wire::cuMemcpyAsync& args, Payload payload,
                    Reply& reply) {
   const wire::cuMemcpy3DAsync_v2 linear{
-      {args.destination, 0, 0}, {args.source, 0, 0}, args.bytes, 1, 1, args.stream, 0, args.signal};
+      {args.destination, 0, 0}, {args.source, 0, 0}, args.bytes, 1, 1, args.stream,
+      args.synchronous,         args.signal};
   reply.Send(Copy(session, linear, payload));
 }
 
