@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/host_nvml.h"
+#include "server/backends/cuda/pci_gpus.h"
 #include "server/backends/soft/soft_device.h"
 #include "server/backends/soft/soft_telemetry.h"
 #include "server/base/logging.h"
@@ -91,10 +93,16 @@ absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options) {
     LogInfo("backend cuda: ", cuda->devices.size(), " device(s)");
     return cuda;
   }
-  // A GPU that exists but cannot be used, for example for lack of memory, is an error. The daemon
-  // must not compute on the CPU instead without a word.
+  // A GPU that exists but cannot be used, for lack of a driver or of memory, is an error. The daemon
+  // must not compute on the CPU instead.
   if (!absl::IsNotFound(cuda.status())) return cuda.status();
-  LogInfo("backend soft: ", std::string(cuda.status().message()));
+  const std::vector<std::string> gpus = NvidiaGpusOnPci();
+  if (!gpus.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        cuda.status().message(), ", but the host has NVIDIA GPUs (PCI ", absl::StrJoin(gpus, ", "),
+        "): install NVIDIA's driver, or choose backend soft to compute on the CPU"));
+  }
+  LogWarning("a software GPU computes on the CPU: ", std::string(cuda.status().message()));
   return OpenSoft(options);
 }
 

@@ -32,7 +32,8 @@ struct OpenedBackend {
 };
 
 // Opens the devices. Called once, before the process has other threads. `auto` opens the real GPUs
-// if there is a driver and a GPU, else the software GPU; the log tells which and why.
+// if there are any, else the software GPU, and logs a warning. NOT_FOUND: there is no driver, or it
+// shows no GPU, and the backend is `cuda` or the host has NVIDIA GPUs.
 absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options);
 
 }  // namespace detshare

@@ -44,8 +44,8 @@ constexpr ConfigSetting kSettings[] = {
      .flag = "backend",
      .field = &Config::backend,
      .choices = "auto|cuda|soft",
-     .help = "The GPUs: cuda for real GPUs, soft for software GPUs, auto for real GPUs if there "
-             "are any"},
+     .help = "The GPUs: cuda for real GPUs, soft for software GPUs, auto for real GPUs if the "
+             "host has any"},
     {.section = "daemon",
      .key = "log_level",
      .flag = "log-level",

@@ -3,10 +3,12 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/control.pb.h"
+#include "server/backends/cuda/pci_gpus.h"
 #include "tests/server/daemon_process.h"
 
 namespace detshare {
@@ -27,6 +29,27 @@ TEST_CASE("SIGTERM ends the daemon cleanly: clients are told, files are gone, th
   CHECK(WEXITSTATUS(status) == 0);
   CHECK_FALSE(std::filesystem::exists(process.directory.path + "/sessions"));
   CHECK_FALSE(std::filesystem::exists(process.socket()));
+}
+
+TEST_CASE(
+    "Backend auto warns in one line of a host without a GPU, and refuses a GPU without a driver") {
+  DaemonProcess process({"--cuda-driver", "/nowhere/libcuda.so.1"});
+  process.Kill();
+  *std::find(process.command.begin(), process.command.end(), "soft") = "auto";
+  process.Spawn();
+  const bool has_gpu = !NvidiaGpusOnPci().empty();
+  if (has_gpu) {
+    CHECK(WEXITSTATUS(process.Wait()) == 1);
+  } else {
+    process.AwaitSocket();
+  }
+  std::string line;
+  for (std::ifstream log(process.directory.path + "/log"); std::getline(log, line);) {
+    if (line.find("no CUDA driver") != std::string::npos) break;
+  }
+  CHECK_THAT(line, Catch::StartsWith(has_gpu ? "ERROR" : "WARNING"));
+  CHECK_THAT(line, Catch::Contains("no CUDA driver: /nowhere/libcuda.so.1"));
+  CHECK_THAT(line, Catch::Contains(has_gpu ? "choose backend soft" : "a software GPU computes"));
 }
 
 TEST_CASE(

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace detshare::cuda {
@@ -36,8 +37,12 @@ absl::StatusOr<std::unique_ptr<DriverApi>> OpenDriver(const std::string& path) {
   for (const std::string& candidate : Candidates(path)) {
     void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-      const char* reason = dlerror();
-      absl::StrAppend(&tried, tried.empty() ? "" : "; ", reason == nullptr ? candidate : reason);
+      const char* const error = dlerror();
+      const std::string reason = error == nullptr ? candidate : error;
+      // Of the usual places, those without the file explain nothing.
+      if (path.empty() && absl::StartsWith(reason, absl::StrCat(candidate, ": cannot open shared")))
+        continue;
+      absl::StrAppend(&tried, tried.empty() ? "" : "; ", reason);
       continue;
     }
     if (dlsym(library, kShimSymbol) != nullptr) {
@@ -79,6 +84,7 @@ absl::StatusOr<std::unique_ptr<DriverApi>> OpenDriver(const std::string& path) {
     }
     return api;
   }
+  if (tried.empty()) tried = "libcuda.so.1 is not installed";
   return absl::NotFoundError(absl::StrCat("no CUDA driver: ", tried));
 }
 
