@@ -1,11 +1,13 @@
 // detshare: runs unmodified CUDA programs through DetShare.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tools/detshare/execute.h"
 #include "tools/detshare/launch.h"
+#include "tools/text/command_line.h"
 
 namespace {
 
@@ -68,11 +70,9 @@ int main(int argc, char** argv) {
     options.command.assign(arguments.begin() + first, arguments.end());
     arguments.resize(program);
   }
-  try {
-    // CLI11 takes the last argument first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : detshare::tools::kExitLauncher;
+  if (const std::optional<int> code =
+          detshare::text::ParseCommandLine(app, arguments, detshare::tools::kExitLauncher)) {
+    return *code;
   }
   if (options.command.empty()) {
     std::fprintf(stderr, "detshare: no program given: %s\n", kUsage);

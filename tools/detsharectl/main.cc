@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@
 #include "tools/detsharectl/top.h"
 #include "tools/detsharectl/trace.h"
 #include "tools/detsharectl/verify.h"
+#include "tools/text/command_line.h"
 
 extern char** environ;
 
@@ -284,7 +286,8 @@ void AddPolicy(CLI::App& app, Options& options, Action& action) {
   show->add_option("NAME", options.policy, "[the policy in force]");
   show->final_callback([&] { action = [&] { return PrintPolicies(options, true); }; });
   CLI::App* const set = policy->add_subcommand("set", "Put a policy in force, at once");
-  set->add_option("NAME", options.policy)->required();
+  set->add_option("NAME", options.policy, "Name of a policy, or path of a shared object")
+      ->required();
   set->add_option("--param", options.parameters,
                   "A parameter of the policy; may be repeated [its default]")
       ->type_name("NAME=VALUE")
@@ -301,7 +304,7 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   CLI::App* const set =
       tenant->add_subcommand("set", "Change the named settings of a tenant, at once");
   TenantFlags& flags = options.tenant;
-  set->add_option("NAME", flags.name)->required();
+  set->add_option("NAME", flags.name, "The tenant")->required();
   set->add_option("--class", flags.tenant_class, "latency, batch or unset");
   set->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares");
   set->add_option("--share", flags.share, "Fixed share of the SMs, in percent");
@@ -329,7 +332,7 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->final_callback([&] { action = [&] { return SetTenant(options); }; });
   CLI::App* const unset = tenant->add_subcommand(
       "unset", "Give a tenant back the settings of the configuration and of its endpoints");
-  unset->add_option("NAME", flags.name)->required();
+  unset->add_option("NAME", flags.name, "The tenant")->required();
   unset->final_callback([&] { action = [&] { return UnsetTenant(options); }; });
 }
 
@@ -353,7 +356,7 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
       "endpoint of the same name");
   CLI::App* const close = endpoint->add_subcommand("close", "Close an endpoint; its sessions end");
   for (CLI::App* command : {open, close})
-    command->add_option("NAME", options.endpoint.name)->required();
+    command->add_option("NAME", options.endpoint.name, "The endpoint")->required();
   TenantFlags& flags = options.endpoint.tenant;
   open->add_option("--tenant", flags.name,
                    "Tenant of the programs that use the endpoint [the endpoint's name]")
@@ -446,9 +449,10 @@ void AddEvents(CLI::App& app, Options& options, Action& action) {
 void AddTop(CLI::App& app, Options& options, Action& action) {
   CLI::App* const top =
       app.add_subcommand("top", "Show how much each session uses the devices, refreshed");
-  top->add_option("--seconds", options.top.seconds, "Seconds between two readings")
+  top->add_option("--seconds", options.top.seconds, "Time between two readings, 0.1 to 3600")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 3600.0));
+      ->check(CLI::Range(0.1, 3600.0).description(""))
+      ->type_name("SECONDS");
   top->add_flag("--once", options.top.once, "Print one reading, then end");
   top->final_callback([&] {
     action = [&] {
@@ -462,10 +466,13 @@ void AddTop(CLI::App& app, Options& options, Action& action) {
 void AddTrace(CLI::App& app, Options& options, Action& action) {
   CLI::App* const trace = app.add_subcommand(
       "trace", "Write what happens on the devices to a file for ui.perfetto.dev");
-  trace->add_option("--out", options.trace.out)->type_name("FILE")->required();
-  trace->add_option("--seconds", options.trace.seconds, "Length of the trace, in seconds")
+  trace->add_option("--out", options.trace.out, "The file to write, of Chrome's trace format")
+      ->type_name("FILE")
+      ->required();
+  trace->add_option("--seconds", options.trace.seconds, "Length of the trace, 0.05 to 600")
       ->capture_default_str()
-      ->check(CLI::Range(0.05, 600.0));
+      ->check(CLI::Range(0.05, 600.0).description(""))
+      ->type_name("SECONDS");
   trace->final_callback([&] {
     action = [&] {
       options.trace.socket = options.socket;
@@ -480,7 +487,9 @@ int Main(int argc, char** argv) {
   CLI::App app("Inspects and administers a running detshared.", "detsharectl");
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option("--socket", options.socket, "The daemon's socket")->capture_default_str();
+  app.add_option("--socket", options.socket, "The daemon's socket")
+      ->type_name("PATH")
+      ->capture_default_str();
   app.add_flag("--json", options.json, "Print JSON");
   CLI::App* status =
       app.add_subcommand("status", "Show the daemon, its devices, memory and sessions");
@@ -526,12 +535,8 @@ int Main(int argc, char** argv) {
   doctor->footer(
       "Exit codes: 0: no error; 1: there is an error. Findings that need root are \"unknown\" for "
       "other users.");
-  try {
-    // CLI11 takes the last argument first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
-  }
+  if (const std::optional<int> code = text::ParseCommandLine(app, arguments, kExitUsage))
+    return *code;
   if (action) return action();
   if (status->parsed()) return PrintStatus(options, StatusText, StatusJson);
   if (api->parsed()) return PrintApi(options);

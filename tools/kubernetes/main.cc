@@ -6,18 +6,18 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "proto/version.h"
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/injection.h"
 #include "tools/kubernetes/kubelet_link.h"
 #include "tools/kubernetes/share_service.h"
 #include "tools/kubernetes/shares.h"
+#include "tools/text/command_line.h"
 
 namespace detshare::kubernetes {
 namespace {
@@ -31,7 +31,6 @@ struct Flags {
   std::string cdi = "/var/run/cdi";
   std::string inject = "mounts";
   int poll_ms = 1000;
-  bool version = false;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -69,7 +68,6 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--poll-ms", flags.poll_ms, "How often to ask the daemon how it is [1000]")
       ->type_name("N")
       ->check(CLI::Range(10, 60000));
-  app.add_flag("--version", flags.version, "Print the version");
 }
 
 // Prints a text only when it differs from the last one.
@@ -164,10 +162,9 @@ int main(int argc, char** argv) {
   detshare::kubernetes::Flags flags;
   CLI::App app("Offers shares of a host's GPUs to Kubernetes.", "detshare-device-plugin");
   detshare::kubernetes::AddFlags(app, flags);
-  CLI11_PARSE(app, argc, argv);
-  if (flags.version) {
-    std::cout << "detshare-device-plugin " << detshare::kVersion << "\n";
-    return 0;
+  if (const std::optional<int> code =
+          detshare::text::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
+    return *code;
   }
   return detshare::kubernetes::Serve(flags);
 }

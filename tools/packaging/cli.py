@@ -34,6 +34,10 @@ class Command:
             yield from command.walk()
 
 
+# The heading of the options that a command takes because all commands take them. They are the
+# options of the program.
+SHARED = "Options of all commands"
+
 # CLI11 prints an option's explanation at this column, on the next line when the option is too long.
 _COLUMN = 30
 
@@ -70,7 +74,7 @@ def parse(name, text):
             return
         if group == "Subcommands":
             command.commands.append(Command(f"{name} {spec.strip()}", explanation.strip()))
-        elif group is not None:
+        elif group not in (None, SHARED):
             command.options.append(_option(spec, explanation, group))
         spec, explanation = None, ""
 

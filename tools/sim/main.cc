@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "policy/registry.h"
 #include "tools/sim/report.h"
 #include "tools/sim/simulation.h"
+#include "tools/text/command_line.h"
 
 namespace detshare::sim {
 namespace {
@@ -105,16 +107,20 @@ int Main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(policy::PlacementNames()))
       ->capture_default_str();
-  app.add_option("--param", flags.parameters, "NAME=VALUE for those policies that have it")
+  app.add_option("--param", flags.parameters,
+                 "A parameter, for those policies that have it; may be repeated")
+      ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--devices", options.devices)->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_option("--devices", options.devices, "Number of devices")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
   app.add_option("--sms", options.device.sm_count, "SMs of a device")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   app.add_option("--preemption", flags.preemption, "Whether urgent work stops the work of others")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
-  app.add_option("--hours", flags.hours, "of virtual time [the trace's, or 1]")
+  app.add_option("--hours", flags.hours, "Virtual time, in hours [the trace's, or 1]")
       ->check(CLI::Range(1e-4, 8784.));
   auto* trace =
       app.add_option("--trace", flags.trace, "A file of a known format, see docs/simulator.md");
@@ -137,16 +143,17 @@ int Main(int argc, char** argv) {
   app.add_option("--slo-ttft", flags.slo_ttft_ms, "Time to first token, milliseconds")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--seed", options.seed)->capture_default_str();
-  app.add_option("--threads", options.threads, "Do not change the result")
+  app.add_option("--seed", options.seed, "Seed of the generated requests")->capture_default_str();
+  app.add_option("--threads", options.threads,
+                 "Threads that simulate; the result does not depend on them")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--csv", flags.csv, "Where to write the figures as well")->type_name("FILE");
-  app.add_option("--json", flags.json, "... as JSON")->type_name("FILE");
+  app.add_option("--csv", flags.csv, "Where to write the figures as a table of values")
+      ->type_name("FILE");
+  app.add_option("--json", flags.json, "Where to write the figures as JSON")->type_name("FILE");
   app.add_flag("--quiet", flags.quiet, "No progress on the terminal");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+  if (const std::optional<int> code =
+          text::ParseCommandLine(app, {argv + 1, argv + argc}, kExitUsage)) {
+    return *code;
   }
   return Run(flags);
 }

@@ -130,6 +130,15 @@ says 'name the sessions'
 expect 1 sessions kill 999999
 says 'there is no session 999999'
 
+# A mistyped command line names the command, and what was probably meant.
+expect 2 stauts
+says 'detsharectl has no command stauts: did you mean status?'
+expect 2 tenant set alice --wieght 3
+says 'detsharectl tenant set has no option --wieght: did you mean --weight?'
+expect 0 sessions list --help
+says 'Options of all commands'
+says '--socket PATH'
+
 # A second trace has nothing of the first. Both commands work again after it.
 expect 0 trace --out "$folder/again.json" --seconds 0.2
 expect 2 trace --out /no/such/folder/trace.json

@@ -1,0 +1,71 @@
+#include "tools/text/command_line.h"
+
+#include <catch2/catch.hpp>
+
+namespace detshare::text {
+namespace {
+
+TEST_CASE("A name that differs in a few letters from what was written is suggested") {
+  const std::vector<std::string> names = {"status", "sessions", "tenant", "top", "trace"};
+  CHECK(DidYouMean("stauts", names) == "status");
+  CHECK(DidYouMean("statu", names) == "status");
+  CHECK(DidYouMean("session", names) == "sessions");
+  CHECK(DidYouMean("tracee", names) == "trace");
+  CHECK(DidYouMean("tpo", names) == "top");
+}
+
+TEST_CASE("Nothing is suggested for a word that is like no name") {
+  const std::vector<std::string> names = {"status", "top"};
+  CHECK(DidYouMean("frobnicate", names).empty());
+  CHECK(DidYouMean("x", names).empty());
+  CHECK(DidYouMean("", names).empty());
+  CHECK(DidYouMean("status", {}).empty());
+}
+
+// A tool with an option for all commands, and a command within a command.
+class Tool {
+ public:
+  Tool() {
+    app_.require_subcommand(1);
+    app_.fallthrough();
+    app_.add_option("--socket", socket_);
+    CLI::App* const tenant = app_.add_subcommand("tenant", "Tenants");
+    tenant->require_subcommand(1);
+    tenant->add_subcommand("set", "Set")->add_option("--weight", weight_);
+    tenant->add_subcommand("list", "List");
+  }
+  std::optional<int> Parse(std::vector<std::string> arguments) {
+    return ParseCommandLine(app_, std::move(arguments), 64);
+  }
+  std::string socket_;
+  int weight_ = 0;
+
+ private:
+  CLI::App app_{"A tool.", "tool"};
+};
+
+TEST_CASE("A right command line goes on, with options of all commands behind the command") {
+  Tool tool;
+  CHECK(tool.Parse({"tenant", "set", "--weight", "3", "--socket", "s"}) == std::nullopt);
+  CHECK(tool.weight_ == 3);
+  CHECK(tool.socket_ == "s");
+}
+
+TEST_CASE("Help and version end with 0, mistakes with the tool's code for them") {
+  CHECK(Tool().Parse({"--version"}) == 0);
+  CHECK(Tool().Parse({"tenant", "set", "--help"}) == 0);
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{},
+                                             {"tenants"},
+                                             {"tenant"},
+                                             {"tenant", "sett"},
+                                             {"tenant", "set", "--wieght=3"},
+                                             {"tenant", "set", "--weight", "much"},
+                                             {"tenant", "list", "more"},
+                                             {"--", "-"}}) {
+    CHECK(Tool().Parse(wrong) == 64);
+  }
+}
+
+}  // namespace
+}  // namespace detshare::text

@@ -1,0 +1,139 @@
+#include "tools/text/command_line.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "proto/version.h"
+
+namespace detshare::text {
+namespace {
+
+// The optimal string alignment distance.
+size_t Distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1,
+                             cost[i - 1][j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+// The innermost command that the command line names.
+const CLI::App& Innermost(const CLI::App& app) {
+  const std::vector<CLI::App*> parsed = app.get_subcommands();
+  return parsed.empty() ? app : Innermost(*parsed.back());
+}
+
+std::string FullName(const CLI::App& app) {
+  const CLI::App* const parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : FullName(*parent) + " " + app.get_name();
+}
+
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+// Of the command and of those above it, whose options it takes, too.
+std::vector<std::string> OptionNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* at = &app; at != nullptr; at = at->get_parent()) {
+    for (const CLI::Option* option : at->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+std::string Suggestion(const std::string& word, const std::vector<std::string>& names) {
+  const std::string meant = DidYouMean(word, names);
+  return meant.empty() ? "" : ": did you mean " + meant + "?";
+}
+
+// What is wrong, for a person who reads it for the first time.
+std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = Innermost(app);
+  const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
+  const auto option = std::find_if(extra.begin(), extra.end(), [](const std::string& word) {
+    return word.size() > 1 && word.front() == '-';
+  });
+  if (option != extra.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    return FullName(command) + " has no option " + name + Suggestion(name, OptionNames(command));
+  }
+  const std::vector<std::string> commands = CommandNames(command);
+  if (!extra.empty() && !commands.empty()) {
+    return FullName(command) + " has no command " + extra.front() +
+           Suggestion(extra.front(), commands);
+  }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && extra.empty() &&
+      command.get_require_subcommand_min() > 0) {
+    std::string text = FullName(command) + " needs a command:";
+    for (const std::string& name : commands) text += " " + name;
+    return text;
+  }
+  if (!extra.empty()) return FullName(command) + " takes no argument " + extra.front();
+  return FullName(command) + ": " + error.what();
+}
+
+// The help of a command lacks the options that it shares with all others.
+std::string SharedOptions(const CLI::App& app) {
+  if (&Innermost(app) == &app) return "";
+  std::vector<const CLI::Option*> shared;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option != app.get_help_ptr() && option != app.get_version_ptr()) shared.push_back(option);
+  }
+  const auto formatter = std::dynamic_pointer_cast<CLI::Formatter>(app.get_formatter());
+  if (shared.empty() || formatter == nullptr) return "";
+  return formatter->make_group("Options of all commands", /*is_positional=*/false, shared)
+             .substr(1) +
+         "\n";
+}
+
+}  // namespace
+
+std::string DidYouMean(const std::string& word, const std::vector<std::string>& names) {
+  std::string best;
+  // A third of the letters may be wrong.
+  size_t least = word.size() / 3 + 1;
+  for (const std::string& name : names) {
+    const size_t distance = Distance(word, name);
+    if (distance >= least && !(distance == least && best.empty())) continue;
+    if (distance >= std::max(word.size(), name.size())) continue;
+    least = distance;
+    best = name;
+  }
+  return best;
+}
+
+std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> arguments,
+                                    int usage_code) {
+  app.set_version_flag("--version", app.get_name() + " " + kVersion, "Print the version");
+  try {
+    // CLI11 takes the last argument first.
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(std::move(arguments));
+    return std::nullopt;
+  } catch (const CLI::Success& request) {
+    app.exit(request);
+    if (dynamic_cast<const CLI::CallForHelp*>(&request) != nullptr)
+      std::fputs(SharedOptions(app).c_str(), stdout);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "%s\nSee %s --help.\n", Explain(app, error).c_str(),
+                 FullName(Innermost(app)).c_str());
+    return usage_code;
+  }
+}
+
+}  // namespace detshare::text

@@ -1,0 +1,22 @@
+// What the command lines of all tools have in common: --version, help that names the options of all
+// commands, and errors that name the next step. One thread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace detshare::text {
+
+// Adds --version to `app`, then parses `arguments`, which lack the program's name. Returns the exit
+// code with which the tool ends after it has printed help or its version (0), or an error
+// (`usage_code`); nothing if the tool goes on.
+std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> arguments,
+                                    int usage_code);
+
+// The one of `names` that a person who wrote `word` has probably meant; "" if none is close.
+// Counts letters that are missing, too many, wrong or swapped with the next one.
+std::string DidYouMean(const std::string& word, const std::vector<std::string>& names);
+
+}  // namespace detshare::text
