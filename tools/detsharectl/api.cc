@@ -29,7 +29,7 @@ std::string Version(int version) {
 
 }  // namespace
 
-std::string ApiText(const ApiOptions& options) {
+std::string ApiText(const ApiOptions& options, size_t width) {
   // The families, in the order of the table.
   std::vector<std::string_view> order;
   std::map<std::string_view, text::Table> families;
@@ -49,7 +49,7 @@ std::string ApiText(const ApiOptions& options) {
   }
   std::string out;
   for (std::string_view title : order) {
-    out += std::string(title) + "\n" + families.at(title).ToString(2) + "\n";
+    out += std::string(title) + "\n" + families.at(title).ToString(2, width) + "\n";
   }
   if (!options.unsupported) out += std::to_string(totals[Support::kFull]) + " in full, ";
   return out + std::to_string(totals[Support::kPartial]) + " in part, " +

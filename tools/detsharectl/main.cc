@@ -31,6 +31,7 @@
 #include "tools/detsharectl/trace.h"
 #include "tools/detsharectl/verify.h"
 #include "tools/text/command_line.h"
+#include "tools/text/table.h"
 
 extern char** environ;
 
@@ -50,6 +51,7 @@ struct Options {
   TraceOptions trace;
   EndpointOptions endpoint;
   EventsOptions events;
+  bool all_partitions = false;
   std::vector<std::string> to_end;  // numbers of sessions, or the name of a tenant
   std::string tenant_to_end;
 };
@@ -85,14 +87,15 @@ void SayWhoIsMissing(const proto::Status& status) {
   }
 }
 
-using StatusPrinter = std::string (*)(const proto::Status& status);
+using TextPrinter = std::function<std::string(const proto::Status& status, size_t width)>;
+using JsonPrinter = std::string (*)(const proto::Status& status);
 
-int PrintStatus(const Options& options, StatusPrinter as_text, StatusPrinter as_json) {
+int PrintStatus(const Options& options, const TextPrinter& as_text, JsonPrinter as_json) {
   proto::Status status;
   const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
     return admin.GetStatus(context, proto::GetStatusRequest(), &status);
   });
-  if (code == 0) Print((options.json ? as_json : as_text)(status));
+  if (code == 0) Print(options.json ? as_json(status) : as_text(status, text::TerminalWidth()));
   SayWhoIsMissing(status);
   return code;
 }
@@ -107,7 +110,10 @@ int PrintTenantUse(const Options& options) {
   code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
     return admin.GetTenants(context, proto::GetTenantsRequest(), &tenants);
   });
-  if (code == 0) Print((options.json ? TenantUseJson : TenantUseText)(status, tenants));
+  if (code == 0) {
+    Print(options.json ? TenantUseJson(status, tenants)
+                       : TenantUseText(status, tenants, text::TerminalWidth()));
+  }
   SayWhoIsMissing(status);
   return code;
 }
@@ -140,7 +146,7 @@ int PrintPolicies(const Options& options, bool one) {
   });
   if (code != 0) return code;
   if (!one) {
-    Print(options.json ? PoliciesJson(policies) : PoliciesText(policies));
+    Print(options.json ? PoliciesJson(policies) : PoliciesText(policies, text::TerminalWidth()));
     return 0;
   }
   if (options.json) {
@@ -149,7 +155,8 @@ int PrintPolicies(const Options& options, bool one) {
     Print(*json);
     return 0;
   }
-  const absl::StatusOr<std::string> text = PolicyText(policies, options.policy);
+  const absl::StatusOr<std::string> text =
+      PolicyText(policies, options.policy, text::TerminalWidth());
   if (!text.ok()) return Usage(text.status());
   Print(*text);
   return 0;
@@ -172,7 +179,8 @@ int PrintTenants(const Options& options) {
   const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
     return admin.GetTenants(context, proto::GetTenantsRequest(), &tenants);
   });
-  if (code == 0) Print(options.json ? TenantsJson(tenants) : TenantsText(tenants));
+  if (code == 0)
+    Print(options.json ? TenantsJson(tenants) : TenantsText(tenants, text::TerminalWidth()));
   return code;
 }
 
@@ -188,7 +196,8 @@ int SetTenant(const Options& options) {
     return admin.SetTenant(context, *setting, in_force.add_tenants());
   });
   if (code == 0) std::fputs(NoteOfNewTenant(known, setting->name()).c_str(), stderr);
-  if (code == 0) Print(options.json ? TenantsJson(in_force) : TenantsText(in_force));
+  if (code == 0)
+    Print(options.json ? TenantsJson(in_force) : TenantsText(in_force, text::TerminalWidth()));
   return code;
 }
 
@@ -204,7 +213,7 @@ int UnsetTenant(const Options& options) {
 }
 
 int PrintApi(const Options& options) {
-  std::fputs((options.json ? ApiJson(options.api) : ApiText(options.api)).c_str(), stdout);
+  Print(options.json ? ApiJson(options.api) : ApiText(options.api, text::TerminalWidth()));
   return 0;
 }
 
@@ -415,10 +424,18 @@ void AddSessions(CLI::App& app, Options& options, Action& action) {
   app.add_subcommand("tenants", "Show what each tenant uses")->final_callback([&] {
     action = [&] { return PrintTenantUse(options); };
   });
-  app.add_subcommand("partitions",
-                     "Show the partitions of the devices, with the number of sessions on each")
-      ->final_callback(
-          [&] { action = [&] { return PrintStatus(options, PartitionsText, PartitionsJson); }; });
+  CLI::App* const partitions = app.add_subcommand(
+      "partitions", "Show the partitions of the devices, with the number of sessions on each");
+  partitions->add_flag("--all", options.all_partitions,
+                       "Show also partitions without sessions; --json always does");
+  partitions->final_callback([&] {
+    action = [&] {
+      const auto as_text = [&](const proto::Status& status, size_t width) {
+        return PartitionsText(status, options.all_partitions, width);
+      };
+      return PrintStatus(options, as_text, PartitionsJson);
+    };
+  });
 }
 
 void AddEvents(CLI::App& app, Options& options, Action& action) {
@@ -453,7 +470,13 @@ void AddTop(CLI::App& app, Options& options, Action& action) {
       ->capture_default_str()
       ->check(CLI::Range(0.1, 3600.0).description(""))
       ->type_name("SECONDS");
+  top->add_option(
+         "--sort", options.top.sort,
+         "What comes first: most GPU time, most memory, most operations, or the lowest rank")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"gpu", "memory", "operations", "rank"}));
   top->add_flag("--once", options.top.once, "Print one reading, then end");
+  top->footer("On a terminal, q ends it.");
   top->final_callback([&] {
     action = [&] {
       options.top.socket = options.socket;

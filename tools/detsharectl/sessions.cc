@@ -59,7 +59,7 @@ std::map<std::string, TenantUse> Add(const proto::Status& status, const proto::T
 
 }  // namespace
 
-std::string SessionsText(const proto::Status& status) {
+std::string SessionsText(const proto::Status& status, size_t width) {
   if (status.sessions_size() == 0) return "No sessions.\n";
   text::Table table({"SESSION", "TENANT", "USER", "PID", "PROGRAM", "DEVICES", "PARTITION",
                      "MEMORY", "PINNED", "OPERATIONS", "MIGRATIONS", "AGE", "STATE"});
@@ -71,14 +71,16 @@ std::string SessionsText(const proto::Status& status) {
                Count(session.operations()), Count(session.migrations()), Duration(session.age_ms()),
                session.state()});
   }
-  return table.ToString();
+  table.MayDrop({"MIGRATIONS", "PINNED", "AGE", "OPERATIONS", "DEVICES", "USER", "PARTITION"});
+  return table.ToString(0, width);
 }
 
 std::string SessionsJson(const proto::Status& status) {
   return JsonText(ordered_json::parse(StatusJson(status))["sessions"]);
 }
 
-std::string TenantUseText(const proto::Status& status, const proto::Tenants& tenants) {
+std::string TenantUseText(const proto::Status& status, const proto::Tenants& tenants,
+                          size_t width) {
   const std::map<std::string, TenantUse> uses = Add(status, tenants);
   if (uses.empty()) return "No tenant has sessions or settings.\n";
   text::Table table({"TENANT", "CLASS", "WEIGHT", "SESSIONS", "MEMORY", "PINNED", "OPERATIONS",
@@ -88,7 +90,8 @@ std::string TenantUseText(const proto::Status& status, const proto::Tenants& ten
                Bytes(use.device_memory), Bytes(use.pinned_memory), Count(use.operations),
                Count(use.kernels), Bytes(use.bytes_copied), Count(use.migrations)});
   }
-  return table.ToString();
+  table.MayDrop({"MIGRATIONS", "COPIED", "PINNED", "KERNELS", "WEIGHT"});
+  return table.ToString(0, width);
 }
 
 std::string TenantUseJson(const proto::Status& status, const proto::Tenants& tenants) {
@@ -108,16 +111,27 @@ std::string TenantUseJson(const proto::Status& status, const proto::Tenants& ten
   return JsonText(list);
 }
 
-std::string PartitionsText(const proto::Status& status) {
+std::string PartitionsText(const proto::Status& status, bool all, size_t width) {
   text::Table table({"DEVICE", "NAME", "PARTITION", "FIRST SM", "SMS", "SESSIONS"});
+  uint64_t empty = 0;
   for (int i = 0; i < status.devices_size(); ++i) {
     for (const proto::PartitionStatus& partition : status.devices(i).partitions()) {
+      if (!all && partition.sessions() == 0) {
+        ++empty;
+        continue;
+      }
       table.Add({absl::StrCat(i), status.devices(i).name(), partition.name(),
                  absl::StrCat(partition.first_sm()), absl::StrCat(partition.sm_count()),
                  absl::StrCat(partition.sessions())});
     }
   }
-  return absl::StrCat("policy ", status.policy(), "\n\n", table.ToString());
+  std::string out = absl::StrCat("policy ", status.policy(), "\n");
+  if (!table.empty()) absl::StrAppend(&out, "\n", table.ToString(0, width));
+  if (empty != 0) {
+    absl::StrAppend(&out, "\n", text::Counted(empty, "partition"),
+                    " without sessions: see partitions --all\n");
+  }
+  return out;
 }
 
 std::string PartitionsJson(const proto::Status& status) {

@@ -2,6 +2,7 @@
 // sessions run; ends sessions.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -10,14 +11,18 @@
 
 namespace detshare::ctl {
 
-std::string SessionsText(const proto::Status& status);
+// Here `width` is that of text::Table::ToString().
+
+std::string SessionsText(const proto::Status& status, size_t width = 0);
 std::string SessionsJson(const proto::Status& status);
 
 // A line for each tenant that has a session or a setting.
-std::string TenantUseText(const proto::Status& status, const proto::Tenants& tenants);
+std::string TenantUseText(const proto::Status& status, const proto::Tenants& tenants,
+                          size_t width = 0);
 std::string TenantUseJson(const proto::Status& status, const proto::Tenants& tenants);
 
-std::string PartitionsText(const proto::Status& status);
+// Without `all`, only the partitions that have sessions.
+std::string PartitionsText(const proto::Status& status, bool all, size_t width = 0);
 std::string PartitionsJson(const proto::Status& status);
 
 // The request of `sessions kill`. `who` is session numbers, or the name of one tenant. `tenant`

@@ -90,7 +90,7 @@ ordered_json ToJson(const proto::Policies& policies, const proto::PolicyInfo& po
 
 }  // namespace
 
-std::string PoliciesText(const proto::Policies& policies) {
+std::string PoliciesText(const proto::Policies& policies, size_t width) {
   text::Table table({"", "POLICY", "PARAMETERS"});
   for (const proto::PolicyInfo& policy : policies.policies()) {
     std::string parameters;
@@ -101,10 +101,11 @@ std::string PoliciesText(const proto::Policies& policies) {
     }
     table.Add({policies.current().name() == policy.name() ? "*" : "", policy.name(), parameters});
   }
-  return table.ToString();
+  return table.ToString(0, width);
 }
 
-absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name) {
+absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name,
+                                       size_t width) {
   const absl::StatusOr<const proto::PolicyInfo*> chosen = Choose(policies, name);
   if (!chosen.ok()) return chosen.status();
   const proto::PolicyInfo* const policy = *chosen;
@@ -116,7 +117,7 @@ absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const st
     table.Add({parameter.name(), ValueOf(policies, *policy, parameter), parameter.default_value(),
                parameter.min(), parameter.max(), parameter.help()});
   }
-  return out + table.ToString();
+  return out + table.ToString(0, width);
 }
 
 std::string PoliciesJson(const proto::Policies& policies) {
@@ -152,7 +153,7 @@ std::string ReloadedJson(const proto::Reloaded& reloaded) {
                    {"restart", Lines(reloaded.restart().begin(), reloaded.restart().end())}});
 }
 
-std::string TenantsText(const proto::Tenants& tenants) {
+std::string TenantsText(const proto::Tenants& tenants, size_t width) {
   if (tenants.tenants_size() == 0) return "No tenant has settings.\n";
   text::Table table({"TENANT", "CLASS", "WEIGHT", "SHARE", "EXCLUSIVE", "SMS", "SLO LATENCY",
                      "SLO TTFT", "SLO TPOT", "MEMORY", "PINNED", "SESSIONS", "DEVICES"});
@@ -170,7 +171,7 @@ std::string TenantsText(const proto::Tenants& tenants) {
                tenant.sessions() == 0 ? "-" : absl::StrCat(tenant.sessions()),
                tenant.devices() == 0 ? "-" : absl::StrCat(tenant.devices())});
   }
-  return table.ToString();
+  return table.ToString(0, width);
 }
 
 std::string UnsetText(const std::string& name, const proto::Tenants& in_force) {

@@ -11,11 +11,14 @@
 
 namespace detshare::ctl {
 
+// Here `width` is that of text::Table::ToString().
+
 // All policies; a mark shows the policy in force.
-std::string PoliciesText(const proto::Policies& policies);
+std::string PoliciesText(const proto::Policies& policies, size_t width = 0);
 // The policy of this name with its parameters. An empty name stands for the policy in force.
 // NotFound, with the known names, for an unknown name.
-absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name);
+absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name,
+                                       size_t width = 0);
 std::string PoliciesJson(const proto::Policies& policies);
 absl::StatusOr<std::string> PolicyJson(const proto::Policies& policies, const std::string& name);
 std::string PolicySettingJson(const proto::PolicySetting& policy);
@@ -24,7 +27,7 @@ std::string PolicySettingJson(const proto::PolicySetting& policy);
 std::string ReloadedText(const proto::Reloaded& reloaded);
 std::string ReloadedJson(const proto::Reloaded& reloaded);
 
-std::string TenantsText(const proto::Tenants& tenants);
+std::string TenantsText(const proto::Tenants& tenants, size_t width = 0);
 std::string TenantsJson(const proto::Tenants& tenants);
 // The settings of one tenant after they were taken back: none, or those that it has elsewhere.
 std::string UnsetText(const std::string& name, const proto::Tenants& in_force);

@@ -27,7 +27,7 @@ std::string PreemptionText(const proto::DeviceStatus& device) {
 }
 
 // The tenants that have a limit. Memory is shown for the device on which a tenant uses most.
-std::string TenantsText(const proto::Status& status) {
+std::string TenantsText(const proto::Status& status, size_t width) {
   text::Table table({"TENANT", "MEMORY", "PINNED", "SESSIONS", "REFUSALS"});
   bool any = false;
   for (const proto::TenantUse& tenant : status.tenants()) {
@@ -43,7 +43,7 @@ std::string TenantsText(const proto::Status& status) {
                  Count(tenant.sessions_limit())),
          Count(tenant.refusals())});
   }
-  return any ? "\n" + table.ToString() : "";
+  return any ? "\n" + table.ToString(0, width) : "";
 }
 
 // "0,1": positions in the list of devices.
@@ -52,7 +52,7 @@ std::string Positions(const google::protobuf::RepeatedField<uint32_t>& devices) 
 }
 
 // The engines, if programs are isolated from each other.
-std::string EnginesText(const proto::Status& status) {
+std::string EnginesText(const proto::Status& status, size_t width) {
   text::Table table({"GROUP", "PID", "VERSION", "DEVICES", "SESSIONS", "MEMORY",
                      "ADMINISTER WITH --socket", "STATE"});
   bool isolated = false;
@@ -62,7 +62,7 @@ std::string EnginesText(const proto::Status& status) {
                Positions(engine.devices()), Count(engine.sessions()), Bytes(engine.device_memory()),
                engine.socket(), engine.problem().empty() ? "ok" : engine.problem()});
   }
-  return isolated ? "\n" + table.ToString() : "";
+  return isolated ? "\n" + table.ToString(0, width) : "";
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ std::string PreemptionMode(const proto::DeviceStatus& device) {
   return device.preemption().mode().empty() ? "none" : device.preemption().mode();
 }
 
-std::string StatusText(const proto::Status& status) {
+std::string StatusText(const proto::Status& status, size_t width) {
   std::string out = "detshared " + status.version() + ", pid " + std::to_string(status.pid()) +
                     ", up " + Duration(status.uptime_ms()) + ", backend " + status.backend() +
                     ", policy " + status.policy() + "\n\n";
@@ -90,7 +90,7 @@ std::string StatusText(const proto::Status& status) {
                  Bytes(device.used_memory()), Bytes(device.total_memory()), PreemptionText(device),
                  device.state()});
   }
-  out += devices.ToString();
+  out += devices.ToString(0, width);
   for (int i = 0; i < status.devices_size(); ++i) {
     const std::string& reason = status.devices(i).preemption().reason();
     if (!reason.empty())
@@ -100,8 +100,8 @@ std::string StatusText(const proto::Status& status) {
     out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " +
            Bytes(status.swap_limit()) + "\n";
   }
-  out += EnginesText(status);
-  out += TenantsText(status);
+  out += EnginesText(status, width);
+  out += TenantsText(status, width);
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
   text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "DEVICES", "PARTITION", "MEMORY",
                         "OUT", "PINNED", "OPERATIONS", "KERNELS", "COPIED", "AGE", "STATE"});
@@ -114,7 +114,9 @@ std::string StatusText(const proto::Status& status) {
                   Count(session.kernels()), Bytes(session.bytes_copied()),
                   Duration(session.age_ms()), session.state()});
   }
-  return out + "\n" + sessions.ToString();
+  sessions.MayDrop(
+      {"COPIED", "KERNELS", "OUT", "PINNED", "OPERATIONS", "AGE", "DEVICES", "PARTITION"});
+  return out + "\n" + sessions.ToString(0, width);
 }
 
 std::string StatusJson(const proto::Status& status) {

@@ -7,8 +7,10 @@
 
 namespace detshare::ctl {
 
+// Here `width` is that of text::Table::ToString().
+
 // The status as tables.
-std::string StatusText(const proto::Status& status);
+std::string StatusText(const proto::Status& status, size_t width = 0);
 
 // The devices of a session as positions in the status: "0", "2,0"; "-": the daemon did not say.
 std::string DevicesText(const proto::SessionStatus& session);

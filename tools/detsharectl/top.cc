@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/json_text.h"
 #include "tools/detsharectl/status.h"
+#include "tools/text/keyboard.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -55,8 +58,20 @@ void CountBursts(const proto::Schedule& then, const proto::Schedule& now, Line* 
   line->burst_p99 = Quantile(counts, line->bursts, 0.99);
 }
 
+// By what `sort` names; then by session, so that lines stay where they are.
+bool ComesBefore(const std::string& sort, const Line& a, const Line& b) {
+  const auto key = [&](const Line& line) -> double {
+    if (sort == "memory") return -static_cast<double>(line.session->device_memory());
+    if (sort == "operations") return -line.operations;
+    if (sort == "rank") return static_cast<double>(line.session->schedule().rank());
+    return -line.device_share;
+  };
+  const double one = key(a), other = key(b);
+  return one != other ? one < other : a.session->session() < b.session->session();
+}
+
 std::vector<Line> LinesOf(const proto::Status& before, const proto::Status& after,
-                          int64_t interval_ns) {
+                          int64_t interval_ns, const std::string& sort) {
   std::map<uint64_t, const proto::SessionStatus*> old;
   for (const proto::SessionStatus& session : before.sessions()) old[session.session()] = &session;
   const double interval = static_cast<double>(std::max<int64_t>(interval_ns, 1));
@@ -87,9 +102,8 @@ std::vector<Line> LinesOf(const proto::Status& before, const proto::Status& afte
     }
     lines.push_back(line);
   }
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
-    return a.session->schedule().rank() < b.session->schedule().rank();
-  });
+  std::sort(lines.begin(), lines.end(),
+            [&](const Line& a, const Line& b) { return ComesBefore(sort, a, b); });
   return lines;
 }
 
@@ -117,7 +131,8 @@ std::string Time(int64_t nanoseconds) {
 
 }  // namespace
 
-std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns) {
+std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns,
+                    const std::string& sort, size_t width) {
   std::string out = "detshared " + after.version() + ", policy " + after.policy() + "\n";
   for (const proto::EngineStatus& engine : after.engines()) {
     if (!engine.problem().empty())
@@ -135,7 +150,7 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
   text::Table table({"SESSION", "TENANT", "PID", "PROGRAM", "CLASS", "RANK", "PARTITION",
                      "GPU TIME", "THROTTLED", "OPS/S", "BURSTS", "P50", "P99", "TOKENS", "TPOT",
                      "MEMORY"});
-  for (const Line& line : LinesOf(before, after, interval_ns)) {
+  for (const Line& line : LinesOf(before, after, interval_ns, sort)) {
     const proto::SessionStatus& session = *line.session;
     const proto::Schedule& schedule = session.schedule();
     table.Add({std::to_string(session.session()), session.tenant(),
@@ -149,13 +164,15 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
                Time(line.burst_p99), schedule.tokens() == 0 ? "-" : text::Count(schedule.tokens()),
                Time(schedule.tpot_ns()), text::Bytes(session.device_memory())});
   }
-  return out + table.ToString();
+  table.MayDrop({"TPOT", "TOKENS", "RANK", "PARTITION", "BURSTS", "PID", "P50", "CLASS", "OPS/S"});
+  return out + table.ToString(0, width);
 }
 
-std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns) {
+std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns,
+                    const std::string& sort) {
   ordered_json sessions = ordered_json::array();
   const auto known = [](double share) { return share < 0 ? ordered_json() : ordered_json(share); };
-  for (const Line& line : LinesOf(before, after, interval_ns)) {
+  for (const Line& line : LinesOf(before, after, interval_ns, sort)) {
     const proto::SessionStatus& session = *line.session;
     const proto::Schedule& schedule = session.schedule();
     sessions.push_back({{"session", session.session()},
@@ -192,14 +209,23 @@ int Top(const TopOptions& options) {
   proto::Status before;
   auto at = std::chrono::steady_clock::now();
   if (const int code = look(&before); code != 0) return code;
+  std::optional<text::Keyboard> keyboard;
+  if (terminal) keyboard.emplace();
+  const auto interval =
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(options.seconds));
   for (;;) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(options.seconds));
+    if (!keyboard.has_value()) {
+      std::this_thread::sleep_for(interval);
+    } else if (keyboard->LeavesBefore(std::chrono::steady_clock::now() + interval)) {
+      return 0;
+    }
     proto::Status after;
     if (const int code = look(&after); code != 0) return code;
     const auto now = std::chrono::steady_clock::now();
-    const int64_t interval = std::chrono::duration_cast<std::chrono::nanoseconds>(now - at).count();
+    const int64_t passed = std::chrono::duration_cast<std::chrono::nanoseconds>(now - at).count();
     if (terminal) std::fputs("\033[H\033[2J", stdout);
-    std::fputs((options.json ? TopJson(before, after, interval) : TopText(before, after, interval))
+    std::fputs((options.json ? TopJson(before, after, passed, options.sort)
+                             : TopText(before, after, passed, options.sort, text::TerminalWidth()))
                    .c_str(),
                stdout);
     if (std::fflush(stdout) != 0 || options.once) return 0;

@@ -9,18 +9,22 @@
 namespace detshare::ctl {
 
 // Describes what happened between two states of the daemon that lie `interval_ns` apart, with one
-// line for each session. A session that `before` does not have counts from its beginning.
-std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns);
-std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns);
+// line for each session. A session that `before` does not have counts from its beginning. `sort` is
+// that of TopOptions, and `width` that of text::Table::ToString().
+std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns,
+                    const std::string& sort, size_t width = 0);
+std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns,
+                    const std::string& sort);
 
 struct TopOptions {
   std::string socket;
-  double seconds = 2;  // between two readings of the daemon's state
-  bool once = false;   // prints one reading, then ends
+  std::string sort = "gpu";  // the sessions with most GPU time first; memory, operations or rank
+  double seconds = 2;        // between two readings of the daemon's state
+  bool once = false;         // prints one reading, then ends
   bool json = false;
 };
 // Runs until it is interrupted, or until the first reading with `once`. On a terminal, each reading
-// replaces the one before. Returns an exit code; after an error, a message is on stderr.
+// replaces the one before, and q ends it. Returns an exit code; after an error, a message is on stderr.
 int Top(const TopOptions& options);
 
 }  // namespace detshare::ctl

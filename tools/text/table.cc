@@ -1,6 +1,10 @@
 #include "tools/text/table.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <utility>
 
@@ -13,17 +17,124 @@ bool LooksLikeNumber(const std::string& cell) {
   return cell.empty() || cell == "-" || (cell[0] >= '0' && cell[0] <= '9');
 }
 
-std::string Line(const std::vector<std::string>& row, const std::vector<size_t>& widths,
-                 const std::vector<bool>& right, int indent) {
-  std::string line(indent, ' ');
-  for (size_t i = 0; i < widths.size(); ++i) {
-    const std::string fill(widths[i] - row[i].size(), ' ');
-    if (i != 0) line += "  ";
-    line += right[i] ? fill + row[i] : row[i] + fill;
+// A text in one column is never made narrower than this, nor folded to less.
+constexpr size_t kLeastText = 14, kLeastFolded = 24;
+
+// `text` in lines of at most `width` characters, broken at blanks where there are any.
+std::vector<std::string> Fold(const std::string& text, size_t width) {
+  std::vector<std::string> lines;
+  size_t at = 0;
+  while (text.size() - at > width) {
+    const size_t blank = text.rfind(' ', at + width);
+    const size_t end = blank == std::string::npos || blank <= at ? at + width : blank;
+    lines.push_back(text.substr(at, end - at));
+    at = text[end] == ' ' ? end + 1 : end;
   }
-  while (!line.empty() && line.back() == ' ') line.pop_back();
-  return line + "\n";
+  lines.push_back(text.substr(at));
+  return lines;
 }
+
+// The columns of a table while it is fitted to a terminal.
+class Columns {
+ public:
+  Columns(std::vector<std::string> header, std::vector<std::vector<std::string>> rows)
+      : header_(std::move(header)), rows_(std::move(rows)) {
+    for (size_t i = 0; i < header_.size(); ++i) {
+      size_t width = header_[i].size();
+      bool number = !rows_.empty(), sentences = false;
+      for (const auto& row : rows_) {
+        width = std::max(width, row[i].size());
+        number = number && LooksLikeNumber(row[i]);
+        sentences |= std::count(row[i].begin(), row[i].end(), ' ') > 2;
+      }
+      widths_.push_back(width);
+      right_.push_back(number);
+      folds_ = sentences && !number;  // of the last column
+    }
+  }
+
+  // The width of a line in which all texts are as short as they can get.
+  size_t LeastWidth() const {
+    size_t sum = 2 * (widths_.size() - 1);
+    for (size_t i = 0; i < widths_.size(); ++i) sum += Least(i);
+    return sum;
+  }
+
+  void Drop(const std::string& name) {
+    const auto found = std::find(header_.begin(), header_.end(), name);
+    if (found == header_.end()) return;
+    const auto column = found - header_.begin();
+    if (column + 1 == static_cast<std::ptrdiff_t>(header_.size())) folds_ = false;
+    header_.erase(found);
+    for (auto& row : rows_) row.erase(row.begin() + column);
+    widths_.erase(widths_.begin() + column);
+    right_.erase(right_.begin() + column);
+  }
+
+  // Narrows the last column if it folds, else and then the widest text again and again.
+  void Shrink(size_t room) {
+    while (Width() > room) {
+      size_t widest = widths_.size();
+      for (size_t i = 0; i < widths_.size(); ++i) {
+        if (widths_[i] <= Least(i)) continue;
+        if (widest == widths_.size() || widths_[i] > widths_[widest]) widest = i;
+      }
+      if (widest == widths_.size()) return;
+      if (folds_ && widths_.back() > kLeastFolded) widest = widths_.size() - 1;
+      --widths_[widest];
+    }
+  }
+
+  std::string Lines(int indent) const {
+    std::string out = Line(header_, indent);
+    for (const auto& row : rows_) {
+      std::vector<std::string> cells = row;
+      std::vector<std::string> folded;
+      if (folds_) {
+        folded = Fold(row.back(), widths_.back());
+        cells.back() = folded.front();
+      }
+      out += Line(cells, indent);
+      for (size_t i = 1; i < folded.size(); ++i) {
+        cells.assign(cells.size(), "");
+        cells.back() = folded[i];
+        out += Line(cells, indent);
+      }
+    }
+    return out;
+  }
+
+ private:
+  bool IsLast(size_t i) const { return i + 1 == widths_.size(); }
+  // Numbers and headers stay whole.
+  size_t Least(size_t i) const {
+    if (right_[i]) return widths_[i];
+    const size_t least = folds_ && IsLast(i) ? kLeastFolded : kLeastText;
+    return std::min(widths_[i], std::max(least, header_[i].size()));
+  }
+  size_t Width() const {
+    size_t sum = 2 * (widths_.size() - 1);
+    for (const size_t width : widths_) sum += width;
+    return sum;
+  }
+  std::string Line(const std::vector<std::string>& row, int indent) const {
+    std::string line(indent, ' ');
+    for (size_t i = 0; i < widths_.size(); ++i) {
+      const std::string cell = Shortened(row[i], widths_[i]);
+      const std::string fill(widths_[i] - cell.size(), ' ');
+      if (i != 0) line += "  ";
+      line += right_[i] ? fill + cell : cell + fill;
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    return line + "\n";
+  }
+
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> widths_;
+  std::vector<bool> right_;
+  bool folds_ = false;
+};
 
 }  // namespace
 
@@ -34,22 +145,30 @@ void Table::Add(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
-std::string Table::ToString(int indent) const {
-  std::vector<size_t> widths;
-  std::vector<bool> right;
-  for (size_t i = 0; i < header_.size(); ++i) {
-    size_t width = header_[i].size();
-    bool number = !rows_.empty();
-    for (const auto& row : rows_) {
-      width = std::max(width, row[i].size());
-      number = number && LooksLikeNumber(row[i]);
-    }
-    widths.push_back(width);
-    right.push_back(number);
+std::string Table::ToString(int indent, size_t width) const {
+  Columns columns(header_, rows_);
+  if (width == 0) return columns.Lines(indent);
+  const size_t room = width > static_cast<size_t>(indent) ? width - indent : 1;
+  for (const std::string& name : droppable_) {
+    if (columns.LeastWidth() <= room) break;
+    columns.Drop(name);
   }
-  std::string out = Line(header_, widths, right, indent);
-  for (const auto& row : rows_) out += Line(row, widths, right, indent);
-  return out;
+  columns.Shrink(room);
+  return columns.Lines(indent);
+}
+
+size_t TerminalWidth() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string Shortened(const std::string& text, size_t width) {
+  static constexpr char kGap[] = "...";
+  const size_t gap = sizeof(kGap) - 1;
+  if (text.size() <= width) return text;
+  if (width <= gap) return text.substr(0, width);
+  const size_t kept = width - gap;
+  return text.substr(0, kept - kept / 2) + kGap + text.substr(text.size() - kept / 2);
 }
 
 std::string Bytes(uint64_t bytes) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace detshare::text {
@@ -13,15 +14,29 @@ class Table {
   explicit Table(std::vector<std::string> header);
   // `row` has at most as many cells as the header. Missing cells are empty.
   void Add(std::vector<std::string> row);
+  // The columns that a narrow terminal does not show, beginning with the first of these headers.
+  void MayDrop(std::vector<std::string> columns) { droppable_ = std::move(columns); }
   bool empty() const { return rows_.empty(); }
   // The header and the rows as lines, each with a newline. A line begins with `indent` spaces, has
   // two spaces between columns, and none at its end.
-  std::string ToString(int indent = 0) const;
+  //
+  // If `width` is not 0, lines have at most `width` characters where that is possible: a last column
+  // of sentences is folded, and the middle of long texts is left out. Where that is not enough,
+  // columns are left out first.
+  std::string ToString(int indent = 0, size_t width = 0) const;
 
  private:
+  std::vector<std::string> droppable_;
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+// The width of the terminal that is the process's stdout, in characters; 0: it is no terminal.
+size_t TerminalWidth();
+
+// `text` in at most `width` characters, with "..." in place of its middle if it is longer: names
+// often differ only at their ends.
+std::string Shortened(const std::string& text, size_t width);
 
 // "0 B", "640 KiB", "1.5 GiB": at most three digits.
 std::string Bytes(uint64_t bytes);

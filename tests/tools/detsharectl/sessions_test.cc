@@ -54,7 +54,14 @@ TEST_CASE("A tenant's use is that of its sessions, and tenants without sessions 
 }
 
 TEST_CASE("Partitions are listed with their devices") {
-  CHECK(PartitionsText(ExampleSessions()).find("policy fair") == 0);
+  CHECK(PartitionsText(ExampleSessions(), /*all=*/true).find("policy fair") == 0);
+  proto::Status status = ExampleSessions();
+  status.mutable_devices(0)->add_partitions()->set_name("sm64-131");
+  CHECK(PartitionsText(status, /*all=*/true).find("sm64-131") != std::string::npos);
+  const std::string used = PartitionsText(status, /*all=*/false);
+  CHECK(used.find("sm0-63") != std::string::npos);
+  CHECK(used.find("sm64-131") == std::string::npos);
+  CHECK(used.find("1 partition without sessions") != std::string::npos);
   const auto json = nlohmann::json::parse(PartitionsJson(ExampleSessions()));
   REQUIRE(json.size() == 1);
   CHECK(json[0]["device"] == 0);

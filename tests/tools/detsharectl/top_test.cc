@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
 
 namespace detshare::ctl {
 namespace {
@@ -29,11 +31,11 @@ proto::Status StatusWith(uint64_t operations, int64_t device_time, int64_t throt
 TEST_CASE("Rates are the differences between two samples") {
   const proto::Status before = StatusWith(100, kSecond, 0, true);
   const proto::Status after = StatusWith(2100, 2 * kSecond, kSecond / 2, true);
-  const auto json = nlohmann::json::parse(TopJson(before, after, 2 * kSecond));
+  const auto json = nlohmann::json::parse(TopJson(before, after, 2 * kSecond, "rank"));
   CHECK(json["sessions"][0]["operations_per_second"] == 1000);
   CHECK(json["sessions"][0]["device_share"] == 0.5);
   CHECK(json["sessions"][0]["throttled_share"] == 0.25);
-  const std::string text = TopText(before, after, 2 * kSecond);
+  const std::string text = TopText(before, after, 2 * kSecond, "rank");
   for (const char* part : {"50%", "25%", "1,000", "12.3 ms", "1,234", "train"})
     CHECK(text.find(part) != std::string::npos);
 }
@@ -42,7 +44,7 @@ TEST_CASE("A throttle that lasts counts while it lasts, and not twice when it en
   proto::Status before = StatusWith(0, 0, 0, true);
   before.mutable_sessions(0)->mutable_schedule()->set_throttled_ns(kSecond);
   const proto::Status ended = StatusWith(0, 0, kSecond + kSecond / 4, true);
-  const auto json = nlohmann::json::parse(TopJson(before, ended, kSecond));
+  const auto json = nlohmann::json::parse(TopJson(before, ended, kSecond, "rank"));
   CHECK(json["sessions"][0]["throttled_share"] == 0.25);
 }
 
@@ -50,7 +52,8 @@ TEST_CASE(
     "Sessions that began between two samples count from their beginning, others are left out") {
   proto::Status before;
   before.add_sessions()->set_session(3);
-  const auto json = nlohmann::json::parse(TopJson(before, StatusWith(50, 0, 0, true), kSecond));
+  const auto json =
+      nlohmann::json::parse(TopJson(before, StatusWith(50, 0, 0, true), kSecond, "rank"));
   REQUIRE(json["sessions"].size() == 1);
   CHECK(json["sessions"][0]["operations_per_second"] == 50);
 }
@@ -62,18 +65,57 @@ TEST_CASE("Latencies are those of bursts that ended between two samples") {
   for (int i = 0; i < 50; ++i) now->add_bursts(i == 8 ? 190 : i == 40 ? 14 : 0);
   then->add_bursts(0);
   for (int i = 1; i < 41; ++i) then->add_bursts(i == 8 ? 90 : i == 40 ? 10 : 0);
-  const auto json = nlohmann::json::parse(TopJson(before, after, kSecond));
+  const auto json = nlohmann::json::parse(TopJson(before, after, kSecond, "rank"));
   CHECK(json["sessions"][0]["bursts"] == 104);
   CHECK(json["sessions"][0]["burst_p50_ns"] == 4'500);
   CHECK(json["sessions"][0]["burst_p99_ns"] == 1'152'000);
-  CHECK(TopText(before, after, kSecond).find("1.2 ms") != std::string::npos);
+  CHECK(TopText(before, after, kSecond, "rank").find("1.2 ms") != std::string::npos);
+}
+
+TEST_CASE("Sessions come in the order that was asked for, equal ones by number") {
+  proto::Status before, after;
+  // session, device time, memory, operations, rank
+  const int64_t rows[][5] = {{1, 10, 300, 7, 2}, {2, 90, 100, 7, 1}, {3, 10, 200, 9, 0}};
+  for (const auto& row : rows) {
+    proto::SessionStatus* const session = after.add_sessions();
+    session->set_session(row[0]);
+    session->mutable_schedule()->set_followed(true);
+    session->mutable_schedule()->set_device_time_ns(row[1]);
+    session->set_device_memory(row[2]);
+    session->set_operations(row[3]);
+    session->mutable_schedule()->set_rank(row[4]);
+  }
+  const auto order = [&](const std::string& sort) {
+    const auto json = nlohmann::json::parse(TopJson(before, after, 100, sort));
+    std::vector<int> sessions;
+    for (const auto& session : json["sessions"]) sessions.push_back(session["session"]);
+    return sessions;
+  };
+  CHECK(order("gpu") == std::vector{2, 1, 3});
+  CHECK(order("memory") == std::vector{1, 3, 2});
+  CHECK(order("operations") == std::vector{3, 1, 2});
+  CHECK(order("rank") == std::vector{3, 2, 1});
+}
+
+TEST_CASE("At 80 columns, top keeps what identifies a session and how much it uses") {
+  proto::Status status = StatusWith(100, kSecond, 0, true);
+  status.mutable_sessions(0)->set_tenant("inference-service-of-a-team-in-a-cluster");
+  status.mutable_sessions(0)->set_program(
+      "/usr/bin/python3 /opt/models/serve.py --port 8000 --model large");
+  const std::string text = TopText(status, status, kSecond, "gpu", 80);
+  std::istringstream lines(text.substr(text.find("SESSION")));
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+  for (const char* header :
+       {"SESSION", "TENANT", "PROGRAM", "GPU TIME", "THROTTLED", "P99", "MEMORY"})
+    CHECK(text.find(header) != std::string::npos);
 }
 
 TEST_CASE("Sessions that are not followed have no shares") {
   const proto::Status status = StatusWith(1, 0, 0, false);
-  const auto json = nlohmann::json::parse(TopJson(status, status, kSecond));
+  const auto json = nlohmann::json::parse(TopJson(status, status, kSecond, "rank"));
   CHECK(json["sessions"][0]["device_share"].is_null());
-  CHECK(TopText(status, proto::Status(), kSecond).find("No sessions.") != std::string::npos);
+  CHECK(TopText(status, proto::Status(), kSecond, "rank").find("No sessions.") !=
+        std::string::npos);
 }
 
 }  // namespace

@@ -15,6 +15,55 @@ TEST_CASE("Columns line up, numbers flush right, with no blanks at the end of a 
         " bo        1,234\n");
 }
 
+TEST_CASE("In a narrow terminal, names lose their middle, and columns that may go are left out") {
+  Table table({"SESSION", "TENANT", "COPIED", "MEMORY"});
+  table.Add({"7", "inference-of-the-first-team", "1 GiB", "2 GiB"});
+  table.Add({"12", "inference-of-the-other-team", "3 GiB", "4 GiB"});
+  table.MayDrop({"COPIED"});
+  CHECK(table.ToString(0, 52) == table.ToString());
+  CHECK(table.ToString(0, 46) ==
+        "SESSION  TENANT                 COPIED  MEMORY\n"
+        "      7  inference...irst-team   1 GiB   2 GiB\n"
+        "     12  inference...ther-team   3 GiB   4 GiB\n");
+  CHECK(table.ToString(0, 38) ==
+        "SESSION  TENANT                 MEMORY\n"
+        "      7  inference...irst-team   2 GiB\n"
+        "     12  inference...ther-team   4 GiB\n");
+}
+
+TEST_CASE("A last column of sentences is folded at blanks") {
+  Table table({"NAME", "MEANING"});
+  table.Add({"window", "the largest device time in flight of best-effort work"});
+  table.Add({"lead", "short"});
+  CHECK(table.ToString(0, 40) ==
+        "NAME    MEANING\n"
+        "window  the largest device time in\n"
+        "        flight of best-effort work\n"
+        "lead    short\n");
+  CHECK(table.ToString(2, 42) ==
+        "  NAME    MEANING\n"
+        "  window  the largest device time in\n"
+        "          flight of best-effort work\n"
+        "  lead    short\n");
+}
+
+TEST_CASE("Numbers and headers stay whole, however narrow the terminal is") {
+  Table table({"A LONG HEADER", "COUNT"});
+  table.Add({"x", "1,234,567,890"});
+  CHECK(table.ToString(0, 5) == table.ToString());
+  table.Add({"a text that is longer than its header", "1"});
+  const std::string narrow = table.ToString(0, 1);
+  CHECK(narrow.find("1,234,567,890") != std::string::npos);
+  CHECK(narrow.find("A LONG HEADER") != std::string::npos);
+}
+
+TEST_CASE("Long texts keep both ends") {
+  CHECK(Shortened("short", 5) == "short");
+  CHECK(Shortened("model-server-pod-17", 12) == "model...d-17");
+  CHECK(Shortened("abcdef", 3) == "abc");
+  CHECK(Shortened("abcdef", 0) == "");
+}
+
 TEST_CASE("A table without rows is only its header") {
   Table table({"a", "b"});
   CHECK(table.empty());
