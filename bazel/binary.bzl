@@ -2,12 +2,12 @@
 
 load("//bazel:cc.bzl", "cc_binary", "cc_library")
 
-def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
+def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], any_image = False, **kwargs):
     """Links one program twice: as `name` and as `name`_bundled.
 
     `name` is an ordinary cc_binary: it uses the machine's shared libraries and can be built with
-    every sanitizer. `name`_bundled runs on any x86-64 Linux with glibc 2.35 or newer: it contains
-    all its other libraries.
+    every sanitizer. `name`_bundled contains all its libraries but glibc. It runs on any x86-64 Linux
+    with glibc 2.35 or newer, or with `any_image` 2.17.
 
     Args:
       name: the ordinary program.
@@ -15,6 +15,8 @@ def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
       deps: cc_library targets.
       copts: compiler options for srcs.
       linkopts: linker options of both programs.
+      any_image: whether the program runs in users' images. Then it may use only functions of glibc 2.17 and those of
+        //third_party/glibc:since_2_17.
       **kwargs: common attributes.
     """
     cc_library(
@@ -31,20 +33,31 @@ def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
         deps = [":%s_main" % name],
         **kwargs
     )
+    glibc_options = []
+    glibc_deps = ["//third_party/glibc:arc4random"]
+    glibc_inputs = []
+    if any_image:
+        glibc_options = [
+            "-L$(BINDIR)/third_party/glibc",
+            "-Wl,--no-as-needed",
+            "-lpthread",
+            "-ldl",
+            "-lrt",
+            "-Wl,--as-needed",
+        ]
+        glibc_deps += ["//third_party/glibc:since_2_17", "//third_party/glibc:start_2_17"]
+        glibc_inputs = ["//third_party/glibc:link_stubs"]
     cc_binary(
         name = name + "_bundled",
-        linkopts = linkopts + [
+        linkopts = linkopts + glibc_options + [
             "-L$(BINDIR)/third_party/archives",
             "-static-libgcc",
             "-static-libstdc++",
             "-Wl,--gc-sections",
             "-Wl,-s",
         ],
-        additional_linker_inputs = ["//third_party/archives"],
+        additional_linker_inputs = ["//third_party/archives"] + glibc_inputs,
         tags = ["manual"],
-        deps = [
-            ":%s_main" % name,
-            "//third_party/glibc:arc4random",
-        ],
+        deps = [":%s_main" % name] + glibc_deps,
         **kwargs
     )

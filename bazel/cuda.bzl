@@ -6,13 +6,13 @@ def _cuda_program_impl(ctx):
     out = ctx.actions.declare_file(ctx.label.name)
     arguments = ctx.actions.args()
     arguments.add("-o", out)
-    arguments.add_all(ctx.attr.flags)
+    arguments.add_all([flag.replace("$(BINDIR)", ctx.bin_dir.path) for flag in ctx.attr.flags])
     arguments.add_all(ctx.files.srcs)
     arguments.add_all(ctx.files.links)
     ctx.actions.run(
         executable = CUDA_HOME + "/bin/nvcc",
         arguments = [arguments],
-        inputs = ctx.files.srcs + ctx.files.hdrs + ctx.files.links + ctx.files._toolkit,
+        inputs = ctx.files.srcs + ctx.files.hdrs + ctx.files.links + ctx.files.additional_linker_inputs + ctx.files._toolkit,
         outputs = [out],
         # nvcc names temporary files by its process id, which is the same in two sandboxes. So they
         # are not put in /tmp.
@@ -30,6 +30,7 @@ _cuda_program = rule(
     implementation = _cuda_program_impl,
     executable = True,
     attrs = {
+        "additional_linker_inputs": attr.label_list(allow_files = True),
         "data": attr.label_list(allow_files = True),
         "flags": attr.string_list(),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
@@ -50,7 +51,7 @@ def cuda_program(name, src = None, flags = [], srcs = [], hdrs = [], links = [],
     Args:
       name: the program.
       src: its only source file; or use srcs.
-      flags: nvcc's options, such as -std=c++17, -gencode=..., -Xfatbin=..., -rdc=true, -lcublas.
+      flags: nvcc's options, with $(BINDIR) expanded, such as -std=c++17, -gencode=..., -Xfatbin=..., -rdc=true, -lcublas.
       srcs: its source files.
       hdrs: headers that the sources include, by full path.
       links: files that are passed to the linker, such as //client_shim:libcuda for a program linked

@@ -70,6 +70,7 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
         linkshared = True,
         linkopts = [
             "-fuse-ld=bfd",  # gold and lld export weak symbols in spite of a version script
+            "-L$(BINDIR)/third_party/glibc",
             "-L$(BINDIR)/third_party/archives",
             "-Wl,--version-script=$(location %s)" % version_script,
             "-Wl,-soname=%s" % soname,
@@ -80,14 +81,22 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
             "-Wl,-s",
             "-static-libgcc",
             "-static-libstdc++",
+            "-Wl,--no-as-needed",
+            "-lpthread",
+            "-ldl",
+            "-lrt",
             "-Wl,--as-needed",
         ],
         additional_linker_inputs = [
             version_script,
             "//third_party/archives",
+            "//third_party/glibc:link_stubs",
         ],
         tags = ["manual"],
-        deps = deps + ["//third_party/glibc:arc4random"],
+        deps = deps + [
+            "//third_party/glibc:arc4random",
+            "//third_party/glibc:since_2_17",
+        ],
     )
     _shared_library(
         name = name,
