@@ -222,10 +222,12 @@ void AddVerify(CLI::App& app, VerifyOptions& options) {
       "verify", "Check that a program reads the same bits back alone and beside noisy neighbours");
   verify->footer(
       "detsharectl verify [OPTIONS] -- PROGRAM [ARGUMENTS...]\n"
-      "If a run beside neighbours differs in a private daemon, the program runs again beside them "
-      "with an exclusive tenant.\n"
+      "If a run beside neighbours differs, the program runs again beside them with an exclusive "
+      "tenant. A running daemon may have other programs, so the runs without neighbours have an "
+      "exclusive tenant there, too; that needs root or a member of the daemon's admin_group.\n"
       "Exit codes: 0: the same bits; 1: different bits; 2: the program could not be run; 3: two "
-      "runs alone differ already; 4: the same bits in exclusive turns, but not in space.");
+      "runs without neighbours differ already; 4: the same bits in exclusive turns, but not in "
+      "space.");
   verify
       ->add_flag("--standalone{auto}", options.standalone,
                  "Use a private daemon, which moves work all the time: --standalone, "

@@ -35,12 +35,12 @@ Verdict Judge(const std::vector<ProgramRun>& runs) {
     std::optional<Departure> departure = DepartureOf(runs.front(), run);
     if (!departure.has_value()) continue;
     if (run.sharing == Sharing::kSpace) order_may_explain &= OrderMayExplain(*departure);
-    std::optional<Departure>& first = run.sharing == Sharing::kAlone   ? verdict.alone
+    std::optional<Departure>& first = run.sharing == Sharing::kNone    ? verdict.none
                                       : run.sharing == Sharing::kSpace ? verdict.space
                                                                        : verdict.turns;
     if (!first.has_value()) first = std::move(departure);
   }
-  if (verdict.alone.has_value()) {
+  if (verdict.none.has_value()) {
     verdict.kind = Kind::kNotReproducible;
   } else if (verdict.turns.has_value()) {
     verdict.kind = Kind::kDifferent;

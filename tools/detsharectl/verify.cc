@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 #include <utility>
 
 #include "tools/detshare/execute.h"
+#include "tools/detshare/launch.h"
 #include "tools/detshare/private_daemon.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/digest_log.h"
@@ -34,21 +36,24 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr const char* kNoises[] = {"arithmetic", "bandwidth", "allocation", "modules"};
 constexpr int kNoiseDiffers = 3;  // exit code of a neighbour that saw another result
 constexpr std::chrono::seconds kNoiseTimeout(60);
-// The tenant of the neighbours while the program's tenant is exclusive. Sessions of one exclusive
-// tenant run beside each other.
+// The tenant of the neighbours of a private daemon while the program's tenant is exclusive. Sessions
+// of one exclusive tenant run beside each other.
 constexpr const char* kNeighboursTenant = "verify-neighbours";
 
-std::string OwnDirectory() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "." : self.parent_path().string();
+// A signal that asks this process to end. The settings of a running daemon must not outlive it.
+volatile sig_atomic_t g_signal = 0;
+
+void CatchSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { g_signal = signal; };  // interrupts waitpid()
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
 }
 
 // Looks for a tool beside this program, as in a bundle, then in `folder` of the build tree. The
 // environment variable goes before both.
 std::string FindTool(const std::string& name, const char* folder, const char* variable) {
   if (const char* set = std::getenv(variable); set != nullptr && *set != '\0') return set;
-  const std::string own = OwnDirectory();
+  const std::string own = tools::OwnDirectory();
   return tools::FindProgram({own + "/" + name, own + "/../../" + folder + "/" + name});
 }
 
@@ -123,6 +128,7 @@ class Neighbours {
     const auto end = SteadyClock::now() + kNoiseTimeout;
     for (const Neighbour& one : running_) {
       while (Contents(one.output).find("ready") == std::string::npos) {
+        if (g_signal != 0) return false;
         if (!Alive() || SteadyClock::now() > end) {
           std::fprintf(stderr, "detsharectl: the neighbour \"%s\" does not start:\n%s", one.kind,
                        Contents(one.output).c_str());
@@ -180,7 +186,9 @@ class Neighbours {
 
 class Verification {
  public:
-  explicit Verification(const VerifyOptions& options) : options_(options) {}
+  explicit Verification(const VerifyOptions& options)
+      : options_(options), private_(!options.standalone.empty()) {}
+  ~Verification() { EndExclusive(); }
 
   int Run() {
     const int code = Decide();
@@ -203,13 +211,13 @@ class Verification {
           "the launcher `detshare` is not beside this program; set DETSHARE_LAUNCHER to its path");
     if (noise_.empty() && options_.neighbours > 0)
       return Fail("`detshare-noise` is not beside this program; set DETSHARE_NOISE to its path");
-    if (!RunAlone()) return kVerifyFailed;
+    if (!RunWithoutNeighbours()) return kVerifyFailed;
     if (ReadsOf(runs_[0].log) == 0)
       return Fail("the program reads nothing back from a GPU: there is nothing to compare");
     if (Judge(runs_).kind == Kind::kEqual) {
       if (const int code = RunBeside(Sharing::kSpace); code != kVerifyEqual) return code;
       // Only the runs in space can differ here.
-      if (Judge(runs_).kind != Kind::kEqual && !options_.standalone.empty()) {
+      if (Judge(runs_).kind != Kind::kEqual) {
         if (const int code = RunBeside(Sharing::kTurns); code != kVerifyEqual) return code;
       }
     }
@@ -218,13 +226,19 @@ class Verification {
     return static_cast<int>(verdict.kind);
   }
 
-  bool RunAlone() {
+  bool RunWithoutNeighbours() {
     tools::PrivateDaemon daemon;
     if (!StartDaemon(daemon, 0)) return false;
-    for (int i = 0; i < 2; ++i) {
-      if (!RunOnce(Sharing::kAlone)) return false;
+    if (!private_) {
+      // A tenant of its own, because sessions of one tenant run beside each other.
+      tenant_.set_name("verify-" + std::to_string(getpid()));
+      tenant_.set_exclusive(true);
+      if (!BeginExclusive()) return false;
     }
-    return true;
+    for (int i = 0; i < 2; ++i) {
+      if (!RunOnce(Sharing::kNone)) return false;
+    }
+    return EndExclusive();
   }
 
   // Runs the program beside neighbours until a run differs. Returns kVerifyEqual if the neighbours
@@ -236,12 +250,11 @@ class Verification {
     if (!StartDaemon(daemon, turns ? 0 : options_.migrate_every)) return kVerifyFailed;
     // The setting comes before the neighbours: work that is in the hardware before it runs to its
     // end beside the program.
-    if (turns && !tenant_.name().empty() && !MakeExclusive()) return kVerifyFailed;
+    if (turns && !tenant_.name().empty() && !BeginExclusive()) return kVerifyFailed;
     Neighbours neighbours(launcher_, noise_, folder_);
-    if (!neighbours.Start(options_.neighbours, socket_, turns ? kNeighboursTenant : ""))
-      return kVerifyFailed;
-    if (!turns && !options_.standalone.empty() && options_.neighbours > 0 && !LearnTenant())
-      return kVerifyFailed;
+    if (!neighbours.Start(options_.neighbours, socket_, turns && private_ ? kNeighboursTenant : ""))
+      return g_signal != 0 ? Interrupted() : kVerifyFailed;
+    if (!turns && private_ && options_.neighbours > 0 && !LearnTenant()) return kVerifyFailed;
     for (int i = 0; i < options_.runs; ++i) {
       if (!RunOnce(sharing)) return kVerifyFailed;
       if (DepartureOf(runs_[0], runs_.back()).has_value()) break;
@@ -251,7 +264,7 @@ class Verification {
         return differs ? kVerifyDifferent : Fail(verdict_);
       }
     }
-    return kVerifyEqual;
+    return EndExclusive() ? kVerifyEqual : kVerifyFailed;
   }
 
   // The program gets the tenant that the neighbours have. A tenant with a setting of its own has no
@@ -277,25 +290,53 @@ class Verification {
     return true;
   }
 
-  bool MakeExclusive() {
+  bool BeginExclusive() {
     proto::TenantSetting in_force;
     const int code = CallAdmin(socket_, [&](auto& admin, grpc::ClientContext* context) {
       return admin.SetTenant(context, tenant_, &in_force);
     });
-    if (code == 0) return true;
-    Fail("the private daemon does not make the program's tenant exclusive");
+    exclusive_ = code == 0;
+    if (exclusive_) return true;
+    Fail(private_ ? "the private daemon does not make the program's tenant exclusive"
+                  : "other programs may run beside the program, because this user cannot make a "
+                    "tenant exclusive: run verify as root or as a member of the daemon's "
+                    "admin_group, or with --standalone");
     return false;
   }
+
+  // Takes the setting back. False after a message if it was not in force any more.
+  bool EndExclusive() {
+    if (!exclusive_) return true;
+    exclusive_ = false;
+    if (private_) return true;  // the setting ends with the daemon
+    proto::UnsetTenantRequest request;
+    request.set_name(tenant_.name());
+    proto::Tenants in_force;
+    const int code = CallAdmin(socket_, [&](auto& admin, grpc::ClientContext* context) {
+      return admin.UnsetTenant(context, request, &in_force);
+    });
+    if (code == 0) return true;
+    Fail("the tenant " + tenant_.name() +
+         " may not have been exclusive in all runs, because somebody changed the settings of "
+         "tenants: run verify again");
+    return false;
+  }
+
+  int Interrupted() { return Fail("ended by signal " + std::to_string(g_signal)); }
+
+  // Where the runs without neighbours were.
+  const char* WhereFirst() const { return private_ ? "alone" : "in exclusive turns"; }
 
   std::string TextOf(const Verdict& verdict) const {
     switch (verdict.kind) {
       case Kind::kEqual:
         return "equal: " + text::Counted(ReadsOf(runs_[0].log), "read") + ", " +
-               text::Bytes(BytesOf(runs_[0].log)) + ", the same bits alone and in " +
+               text::Bytes(BytesOf(runs_[0].log)) + ", the same bits " + WhereFirst() + " and in " +
                text::Counted(options_.runs, "run") + " beside " +
                text::Counted(options_.neighbours, "neighbour");
       case Kind::kNotReproducible:
-        return "not reproducible: two runs alone differ already: " + Describe(*verdict.alone);
+        return std::string("not reproducible: two runs ") + WhereFirst() +
+               " differ already: " + Describe(*verdict.none);
       case Kind::kEqualInTurns:
         return "equal in exclusive turns, not in space: the first difference in space is " +
                Describe(*verdict.space) +
@@ -312,10 +353,6 @@ class Verification {
       text +=
           "\nThe runs in exclusive turns are equal, but another order of blocks does not explain "
           "the exit code.";
-    } else if (options_.standalone.empty()) {
-      text +=
-          "\nTo see whether the program is equal in exclusive turns, use a private daemon: "
-          "detsharectl verify --standalone. The settings of the running daemon are not changed.";
     }
     return text;
   }
@@ -329,7 +366,7 @@ class Verification {
 
   bool StartDaemon(tools::PrivateDaemon& daemon, int migrate_every) {
     socket_ = options_.socket;
-    if (options_.standalone.empty()) return true;
+    if (!private_) return true;
     tools::PrivateDaemon::Options how;
     how.backend = options_.standalone;
     how.log_level = "error";
@@ -359,8 +396,10 @@ class Verification {
     ProgramRun ran;
     ran.sharing = sharing;
     const std::string log = folder_.At("log"), output = folder_.At("output");
-    std::vector<std::string> command = {launcher_,      "run", "--socket", socket_,
-                                        "--digest-log", log,   "--"};
+    std::vector<std::string> command = {launcher_, "run", "--socket", socket_, "--digest-log", log};
+    // In a private daemon, the exclusive tenant is the one that the program has by itself.
+    if (exclusive_ && !private_) command.insert(command.end(), {"--tenant", tenant_.name()});
+    command.push_back("--");
     command.insert(command.end(), options_.command.begin(), options_.command.end());
     const auto begin = SteadyClock::now();
     const pid_t pid = Spawn(command, output);
@@ -369,7 +408,11 @@ class Verification {
       return false;
     }
     int status = 0;
-    waitpid(pid, &status, 0);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) kill(pid, SIGTERM);
+    if (g_signal != 0) {
+      Interrupted();
+      return false;
+    }
     const double seconds = std::chrono::duration<double>(SteadyClock::now() - begin).count();
     ran.code = ExitCode(status);
     absl::StatusOr<DigestLog> parsed = ParseDigestLog(Contents(log));
@@ -396,7 +439,7 @@ class Verification {
   }
 
   void Progress(const ProgramRun& ran, double seconds) const {
-    const char* const where = ran.sharing == Sharing::kAlone   ? "alone"
+    const char* const where = ran.sharing == Sharing::kNone    ? WhereFirst()
                               : ran.sharing == Sharing::kSpace ? "beside neighbours"
                                                                : "in exclusive turns";
     const char* const result = runs_.empty()                            ? ""
@@ -414,8 +457,10 @@ class Verification {
     for (size_t i = 0; i < runs_.size(); ++i) {
       const ProgramRun& ran = runs_[i];
       const std::optional<Difference> first = FirstDifference(runs_[0].log, ran.log);
-      ordered_json one = {{"alone", ran.sharing == Sharing::kAlone},
-                          {"exclusive_turns", ran.sharing == Sharing::kTurns},
+      ordered_json one = {{"alone", ran.sharing == Sharing::kNone && private_},
+                          {"exclusive_turns", ran.sharing == Sharing::kTurns ||
+                                                  (ran.sharing == Sharing::kNone && !private_)},
+                          {"neighbours", ran.sharing == Sharing::kNone ? 0 : options_.neighbours},
                           {"seconds", seconds_[i]},
                           {"exit_code", ran.code},
                           {"reads", ReadsOf(ran.log)},
@@ -436,15 +481,17 @@ class Verification {
     return {{"verdict", kVerdicts[code]},
             {"message", verdict_.empty() ? failure_ : verdict_},
             {"neighbours", options_.neighbours},
-            {"migrate_every", options_.standalone.empty() ? 0 : options_.migrate_every},
+            {"migrate_every", private_ ? options_.migrate_every : 0},
             {"runs", std::move(runs)}};
   }
 
   const VerifyOptions& options_;
+  const bool private_;  // the daemon is private: it has no other programs
   const Folder folder_;
   std::string launcher_, noise_, socket_;
-  // The exclusive tenant of the program in a private daemon. Without neighbours it has no name.
+  // The exclusive tenant of the program. In a private daemon without neighbours it has no name.
   proto::TenantSetting tenant_;
+  bool exclusive_ = false;  // the tenant is exclusive
   std::vector<ProgramRun> runs_;
   std::vector<double> seconds_;  // how long each run took
   std::string verdict_, failure_;
@@ -452,6 +499,9 @@ class Verification {
 
 }  // namespace
 
-int Verify(const VerifyOptions& options) { return Verification(options).Run(); }
+int Verify(const VerifyOptions& options) {
+  CatchSignals();
+  return Verification(options).Run();
+}
 
 }  // namespace detshare::ctl

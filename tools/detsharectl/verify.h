@@ -1,7 +1,9 @@
 // `detsharectl verify`: checks that a program reads the same bits back alone and beside noisy
-// neighbours. It runs the program twice alone, then beside neighbours, and compares digests. If a
-// run beside neighbours differs in a private daemon, it runs the program beside them in exclusive
-// turns.
+// neighbours. It runs the program twice without neighbours, then beside them, and compares digests.
+// If a run beside neighbours differs, it runs the program beside them in exclusive turns.
+//
+// In a private daemon, the runs without neighbours are alone. A running daemon may have other
+// programs, so these runs are in exclusive turns with whatever the daemon runs.
 #pragma once
 
 #include <string>
@@ -26,7 +28,7 @@ struct VerifyOptions {
 inline constexpr int kVerifyEqual = 0;
 inline constexpr int kVerifyDifferent = 1;
 inline constexpr int kVerifyFailed = 2;           // the program could not be run
-inline constexpr int kVerifyNotReproducible = 3;  // two runs alone differ already
+inline constexpr int kVerifyNotReproducible = 3;  // two runs without neighbours differ already
 inline constexpr int kVerifyEqualInTurns = 4;     // equal in exclusive turns, not in space
 
 // Prints progress on stderr and the result on stdout. Returns one of the exit codes above.

@@ -13,24 +13,24 @@ ProgramRun Run(Sharing sharing, const char* first = "aa", const char* second = "
   return {sharing, code, {process}};
 }
 
-const ProgramRun kAlone = Run(Sharing::kAlone);
+const ProgramRun kAlone = Run(Sharing::kNone);
 const ProgramRun kSpace = Run(Sharing::kSpace);
 const ProgramRun kTurns = Run(Sharing::kTurns);
 
 TEST_CASE("A program whose runs are equal alone and in space is equal") {
   const Verdict verdict = Judge({kAlone, kAlone, kSpace, kSpace});
   CHECK(verdict.kind == Kind::kEqual);
-  CHECK_FALSE(verdict.alone.has_value());
+  CHECK_FALSE(verdict.none.has_value());
   CHECK_FALSE(verdict.space.has_value());
   CHECK_FALSE(verdict.turns.has_value());
 }
 
 TEST_CASE("A program whose runs alone differ is not reproducible") {
-  const Verdict verdict = Judge({kAlone, Run(Sharing::kAlone, "aa", "cc")});
+  const Verdict verdict = Judge({kAlone, Run(Sharing::kNone, "aa", "cc")});
   CHECK(verdict.kind == Kind::kNotReproducible);
-  REQUIRE(verdict.alone.has_value());
-  CHECK(verdict.alone->difference->read.kernel == "Second");
-  CHECK(Judge({kAlone, Run(Sharing::kAlone, "aa", "bb", 1)}).kind == Kind::kNotReproducible);
+  REQUIRE(verdict.none.has_value());
+  CHECK(verdict.none->difference->read.kernel == "Second");
+  CHECK(Judge({kAlone, Run(Sharing::kNone, "aa", "bb", 1)}).kind == Kind::kNotReproducible);
 }
 
 TEST_CASE("A difference in space that turns avoid is named by its first kernel and read") {

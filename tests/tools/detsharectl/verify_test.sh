@@ -1,12 +1,13 @@
 #!/bin/bash
-# `detsharectl verify` on the software GPU, with its own daemon and neighbours.
+# `detsharectl verify` on the software GPU, with neighbours, in its own daemon and in a busy one.
 #
 #   verify_test.sh DETSHARECTL DETSHARE DETSHARED NOISE PROGRAM ORDER_PROGRAM LIBCUDA...
 set -u
-ctl=$PWD/$1 program=$PWD/$5 order_program=$PWD/$6
+ctl=$PWD/$1 daemon=$PWD/$3 noise=$PWD/$4 program=$PWD/$5 order_program=$PWD/$6
 export DETSHARE_LAUNCHER=$PWD/$2 DETSHARE_DAEMON=$PWD/$3 DETSHARE_NOISE=$PWD/$4 DETSHARE_LIB_DIR=$PWD/$(dirname "$7")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+folder=$(mktemp -d /tmp/verify.XXXXXX)
+started=()
+trap 'kill "${started[@]}" 2>/dev/null; wait; rm -rf "$folder"' EXIT
 failed=0
 
 # Runs verify with the arguments behind the expected exit code.
@@ -80,6 +81,85 @@ chmod +x "$folder/fail_third"
 expect 1 --standalone=soft --neighbours 0 --runs 1 -- "$folder/fail_third"
 says '^different: the program ended with exit code 1 instead of 0'
 says 'does not explain the exit code'
+
+# A busy daemon: half of the SMs belong to a program that runs all the time. The runs with which
+# others are compared have all SMs nevertheless.
+socket=$folder/run/detshared.sock
+mkdir "$folder/run"
+cat >"$folder/detshare.toml" <<TOML
+[policy]
+name = "static"
+
+[[tenant]]
+name = "busy"
+sm_percent = 50
+
+[[tenant]]
+name = "verified"
+sm_percent = 50
+TOML
+"$daemon" --backend soft --socket "$socket" --config "$folder/detshare.toml" --log-level error &
+started+=($!)
+# Waits until the command succeeds.
+until_true() {
+  for _ in $(seq 600); do
+    "$@" >/dev/null 2>&1 && return
+    sleep 0.1
+  done
+  echo "FAILED: never true: $*"
+  failed=1
+}
+until_true "$ctl" --socket "$socket" status
+"$DETSHARE_LAUNCHER" run --socket "$socket" --tenant busy -- "$noise" arithmetic >"$folder/noise" &
+started+=($!)
+until_true grep ready "$folder/noise"
+export DETSHARE_TENANT=verified
+tenants() { "$ctl" --socket "$socket" tenant list --json | grep -c '"verify-'; }
+expect 4 --socket "$socket" --runs 1 --neighbours 1 -- "$order_program"
+says '^equal in exclusive turns, not in space'
+says '^in exclusive turns .* digest [0-9a-f]*$'
+says '^beside neighbours .* different$'
+says '^in exclusive turns .* equal$'
+grep -qw alone "$folder/out" "$folder/err" && { echo "FAILED: says that a run was alone"; failed=1; }
+expect 0 --socket "$socket" --runs 1 --neighbours 1 -- "$program" 0
+says '^equal: .* the same bits in exclusive turns and in 1 run beside 1 neighbour$'
+expect 0 --socket "$socket" --runs 1 --neighbours 1 --json -- "$program" 0
+python3 - "$folder/out" <<'PYTHON' || failed=1
+import json, sys
+result = json.load(open(sys.argv[1]))
+assert [(run["alone"], run["exclusive_turns"], run["neighbours"]) for run in result["runs"]] == [
+    (False, True, 0), (False, True, 0), (False, False, 1)], result
+PYTHON
+[ "$(tenants)" = 0 ] || { echo "FAILED: verify leaves a tenant behind"; failed=1; }
+
+# Somebody takes the setting back meanwhile.
+cat >"$folder/reloads" <<SCRIPT
+#!/bin/bash
+"$ctl" --socket "$socket" tenant unset "\$DETSHARE_TENANT"
+exec "$program" 0
+SCRIPT
+chmod +x "$folder/reloads"
+expect 2 --socket "$socket" --neighbours 0 -- "$folder/reloads"
+says 'may not have been exclusive in all runs'
+
+# A signal ends verify, the program and the setting.
+cat >"$folder/endless" <<SCRIPT
+#!/bin/bash
+echo \$\$ >"$folder/endless_pid"
+exec sleep 1000
+SCRIPT
+chmod +x "$folder/endless"
+"$ctl" verify --socket "$socket" --neighbours 0 -- "$folder/endless" 2>"$folder/err" &
+verify=$!
+until_true test -s "$folder/endless_pid"
+[ "$(tenants)" = 1 ] || { echo "FAILED: no tenant is exclusive"; failed=1; }
+kill $verify
+wait $verify
+[ $? = 2 ] || { echo "FAILED: verify goes on after a signal"; failed=1; }
+says 'ended by signal 15'
+[ "$(tenants)" = 0 ] || { echo "FAILED: verify leaves a tenant behind"; failed=1; }
+kill -0 "$(cat "$folder/endless_pid")" 2>/dev/null && { echo "FAILED: the program goes on"; failed=1; }
+unset DETSHARE_TENANT
 
 expect 2 --standalone=soft --neighbours 0 -- /bin/true
 says 'nothing to compare'
