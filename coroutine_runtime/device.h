@@ -79,6 +79,9 @@ struct DeviceProperties {
   int greatest_stream_priority = 0;
   // Whether the blocks of kernels on queues of a higher priority start first.
   bool blocks_by_priority = false;
+  // Whether its times count only work, and not the idle time in between. Then times of different
+  // queues cannot be compared, also not with the host's clock.
+  bool virtual_time = false;
   Preemption preemption;
   std::map<int, int> attributes;            // CUdevice_attribute -> value
   std::vector<uint64_t> limits;             // indexed by CUlimit

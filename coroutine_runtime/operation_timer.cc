@@ -1,5 +1,6 @@
 #include "coroutine_runtime/operation_timer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace detshare {
@@ -85,19 +86,20 @@ void OperationTimer::Cover(const LogicalStream& stream, const FencePoint& point)
 
 void OperationTimer::Take() {
   int taken = 0;
-  for (size_t i = 0; i < samples_.size() && taken < kMaxTaken;) {
+  size_t kept = 0;
+  for (size_t i = 0; i < samples_.size(); ++i) {
     Sample& sample = samples_[i];
-    if (sample.stream != nullptr || !sample.point.reached()) {
-      ++i;
+    if (taken == kMaxTaken || sample.stream != nullptr || !sample.point.reached()) {
+      if (kept != i) samples_[kept] = std::move(sample);
+      ++kept;
       continue;
     }
     const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
     if (elapsed.ok()) NoteTime(sample, static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
     ++taken;
     KeepMarkers(sample);
-    if (i + 1 != samples_.size()) sample = std::move(samples_.back());
-    samples_.pop_back();
   }
+  samples_.resize(kept);
 }
 
 void OperationTimer::NoteTime(const Sample& sample, Nanoseconds time) {
@@ -112,16 +114,35 @@ void OperationTimer::NoteTime(const Sample& sample, Nanoseconds time) {
 void OperationTimer::TraceOperation(const Sample& sample, Nanoseconds time) {
   SchedEntity& entity = *binding_.entity();
   const std::shared_ptr<const TraceReference>& reference = entity.assignment().trace;
-  if (reference == nullptr) return;
-  const TraceReference::Point& point = reference->Of(sample.event.urgent);
-  if (point.marker == nullptr) return;
-  const absl::StatusOr<float> since = device_.ElapsedMilliseconds(*point.marker, *sample.begin);
-  if (!since.ok()) return;
+  if (reference == nullptr) {
+    ends_.clear();
+    return;
+  }
+  const std::optional<Nanoseconds> begin = BeginOf(sample, *reference, time);
+  if (!begin.has_value()) return;
   TraceEvent event = sample.event;
   event.kind = TraceEvent::Kind::kOperation;
-  event.at = point.at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond);
+  event.at = *begin;
   event.duration = time;
   entity.trace().Add(event);
+}
+
+std::optional<Nanoseconds> OperationTimer::BeginOf(const Sample& sample,
+                                                   const TraceReference& reference,
+                                                   Nanoseconds time) {
+  if (device_.properties().virtual_time) {
+    Nanoseconds& end = ends_[sample.event.stream];
+    const Nanoseconds begin = std::max(sample.event.submitted, end);
+    end = begin + time;
+    return begin;
+  }
+  const TraceReference::Point& point = reference.Of(sample.event.urgent);
+  if (point.marker == nullptr) return std::nullopt;
+  const absl::StatusOr<float> since = device_.ElapsedMilliseconds(*point.marker, *sample.begin);
+  if (!since.ok()) return std::nullopt;
+  // The reference is precise to some microseconds only.
+  return std::max(sample.event.submitted,
+                  point.at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond));
 }
 
 void OperationTimer::Forget() {

@@ -12,7 +12,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -47,7 +49,8 @@ class OperationTimer {
   // `point` is behind all work of the stream that was submitted before. A point without a fence
   // gives up the times of operations that are not complete at the next Take().
   void Cover(const LogicalStream& stream, const FencePoint& point);
-  // Takes the times of operations whose point is reached. Requires an entity.
+  // Takes the times of operations whose point is reached, those of a stream in its order. Requires
+  // an entity.
   void Take();
   // Drops the operations whose times were not taken.
   void Forget();
@@ -75,11 +78,18 @@ class OperationTimer {
   void NoteTime(const Sample& sample, Nanoseconds time);
   // Adds the operation to the entity's trace.
   void TraceOperation(const Sample& sample, Nanoseconds time);
+  // When the operation began, by the daemon's clock: not before it was submitted. Nullopt if that is
+  // not known.
+  std::optional<Nanoseconds> BeginOf(const Sample& sample, const TraceReference& reference,
+                                     Nanoseconds time);
 
   Device& device_;
   const Binding& binding_;
   std::vector<Sample> samples_;
   std::vector<std::unique_ptr<Marker>> spare_markers_;
+  // On a device with virtual time: for each stream, by its serial, the end of its latest operation
+  // in the trace.
+  std::map<uint64_t, Nanoseconds> ends_;
 };
 
 }  // namespace detshare

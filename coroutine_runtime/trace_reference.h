@@ -1,4 +1,4 @@
-// Converts times of a device to the daemon's clock.
+// Converts times of a device to the daemon's clock, unless its time is virtual.
 #pragma once
 
 #include <memory>

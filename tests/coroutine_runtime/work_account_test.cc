@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "tests/coroutine_runtime/fake_device.h"
@@ -76,6 +77,34 @@ TEST_CASE_METHOD(Followed, "A traced operation that waits is watched until it is
   device.RunAll();
   coroutine->WatchWork(/*pause=*/true);
   CHECK_FALSE(coroutine->watching_work());
+}
+
+TEST_CASE_METHOD(Followed, "No traced operation begins before it was submitted") {
+  // The device reaches the reference at once, when the daemon's clock is at 0.
+  device.RunAll();
+  entity.trace().Start();
+  kernel.set_name("Scale");
+  device.changeable().virtual_time = GENERATE(false, true);
+  // The client waits a second before each operation but the third. An operation of the fake device
+  // takes some milliseconds.
+  constexpr policy::Nanoseconds kPause = policy::kSecond;
+  for (const policy::Nanoseconds pause : {kPause, kPause, policy::Nanoseconds{0}, kPause}) {
+    clock.Advance(pause);
+    REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  }
+  for (int i = 0; i < 4; ++i) {
+    device.RunAll();
+    coroutine->WatchWork(/*pause=*/true);
+  }
+  const std::vector<TraceEvent> events = entity.trace().Fetch().events;
+  REQUIRE(events.size() == 4);
+  for (size_t i = 0; i < events.size(); ++i) CHECK(events[i].at >= events[i].submitted);
+  if (!device.properties().virtual_time) return;
+  CHECK(events[1].at == events[1].submitted);
+  // The operations of a stream do not overlap.
+  CHECK(events[1].duration > 0);
+  CHECK(events[2].at == events[1].at + events[1].duration);
+  CHECK(events[3].at == events[3].submitted);
 }
 
 TEST_CASE_METHOD(Followed, "Work that waits for the client in two ways is parked until both end") {

@@ -224,6 +224,7 @@ absl::StatusOr<DeviceProperties> MakeProperties(const SoftDeviceOptions& options
     return absl::InvalidArgumentError("a daemon has at most 16 software GPUs");
 
   DeviceProperties properties;
+  properties.virtual_time = true;
   properties.name = options.name;
   // The UUID is constant, so that a program that stores it finds the device again.
   properties.uuid = {

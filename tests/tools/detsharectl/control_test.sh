@@ -105,6 +105,7 @@ slices = [e for e in events if e["ph"] == "X" and e["tid"] < 1000000]
 assert all(e["dur"] >= 0 for e in slices)
 for e in slices:
     assert e["args"]["partition"].startswith("sm"), e
+    assert e["args"]["queued_us"] >= 0, e
 names = {e["name"] for e in slices}
 print("in the trace:", names)
 if len({e["pid"] for e in slices}) < 2 or "copy to host" not in names or \
