@@ -44,7 +44,6 @@ while read -r file; do
   [ -z "$needed" ] || fail "$file needs" $needed
   newest=$(readelf -V "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
   case $file in
-    ./bin/detshare-noise) max=GLIBC_2.36 ;; # a CUDA program, built like the others
     ./bin/* | ./lib/*) max=GLIBC_2.35 ;; # the version of Ubuntu 22.04, which many images have
     *) max=GLIBC_2.36 ;;
   esac

@@ -93,6 +93,7 @@ inside "mkdir -p /run/detshare && mount -t tmpfs -o mode=755 tmpfs /run/detshare
   detsharectl doctor --json >/tmp/doctor || true
   grep -q '\"check\": \"shim\",' /tmp/doctor
   detshare run --standalone=soft -- /bin/true
+  detsharectl verify --standalone=soft --runs 1 --neighbours 1 -- sh -c 'echo | /packages/$(basename "$program")'
   kill \$!; wait \$!" || { cat "$root/tmp/log"; fail "daemon and program do not work where they are installed"; }
 
 # An upgrade must not enable what is disabled. Disables the unit as systemctl disable does:

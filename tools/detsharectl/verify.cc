@@ -49,12 +49,14 @@ void CatchSignals() {
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
 }
 
-// Looks for a tool beside this program, as in a bundle, then in `folder` of the build tree. The
-// environment variable goes before both.
-std::string FindTool(const std::string& name, const char* folder, const char* variable) {
-  if (const char* set = std::getenv(variable); set != nullptr && *set != '\0') return set;
+// The places of a tool: the environment variable's if it is set, otherwise those of the bundle, the
+// Debian package and `folder` of the build tree.
+std::vector<std::string> PlacesOf(const std::string& name, const char* folder,
+                                  const char* variable) {
+  if (const char* set = std::getenv(variable); set != nullptr && *set != '\0') return {set};
   const std::string own = tools::OwnDirectory();
-  return tools::FindProgram({own + "/" + name, own + "/../../" + folder + "/" + name});
+  return {own + "/" + name, own + "/../libexec/detshare/" + name,
+          own + "/../../" + folder + "/" + name};
 }
 
 class Folder {
@@ -204,13 +206,12 @@ class Verification {
   int Decide() {
     if (!folder_.ok())
       return Fail("cannot make a directory in /tmp: make /tmp writable, or free space there");
-    launcher_ = FindTool("detshare", "tools/detshare", "DETSHARE_LAUNCHER");
-    noise_ = FindTool("detshare-noise", "tools/verify", "DETSHARE_NOISE");
-    if (launcher_.empty())
-      return Fail(
-          "the launcher `detshare` is not beside this program; set DETSHARE_LAUNCHER to its path");
-    if (noise_.empty() && options_.neighbours > 0)
-      return Fail("`detshare-noise` is not beside this program; set DETSHARE_NOISE to its path");
+    if (!Find(PlacesOf("detshare", "tools/detshare", "DETSHARE_LAUNCHER"), "DETSHARE_LAUNCHER",
+              &launcher_) ||
+        (options_.neighbours > 0 &&
+         !Find(PlacesOf("detshare-noise", "tools/verify", "DETSHARE_NOISE"), "DETSHARE_NOISE",
+               &noise_)))
+      return kVerifyFailed;
     if (!RunWithoutNeighbours()) return kVerifyFailed;
     if (ReadsOf(runs_[0].log) == 0)
       return Fail("the program reads nothing back from a GPU: there is nothing to compare");
@@ -224,6 +225,15 @@ class Verification {
     const Verdict verdict = Judge(runs_);
     verdict_ = TextOf(verdict);
     return static_cast<int>(verdict.kind);
+  }
+
+  // Finds a program. False after a message.
+  bool Find(const std::vector<std::string>& places, const char* variable, std::string* path) {
+    *path = tools::FindProgram(places);
+    if (!path->empty()) return true;
+    Fail("there is no program " + places.front() + ": install it there, or set " + variable +
+         " to its path");
+    return false;
   }
 
   bool RunWithoutNeighbours() {
@@ -379,11 +389,8 @@ class Verification {
       how.flags.push_back("--migrate-every");
       how.flags.push_back(std::to_string(migrate_every));
     }
-    const std::string path = FindTool("detshared", "server", "DETSHARE_DAEMON");
-    if (path.empty()) {
-      Fail("the daemon `detshared` is not beside this program; set DETSHARE_DAEMON to its path");
-      return false;
-    }
+    std::string path;
+    if (!Find(tools::DaemonPaths(tools::OwnDirectory()), "DETSHARE_DAEMON", &path)) return false;
     if (!daemon.Start(path, how)) {
       Fail("there is no private daemon to run the program with; its messages are above");
       return false;
