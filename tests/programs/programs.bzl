@@ -78,6 +78,7 @@ PROGRAMS = [
     _program("globals_constants"),
     _program("graph_arrays"),
     _program("graph_capture"),
+    _program("graph_capture_cases", flags = ["-rdc=true"], tags = ["driver_api", "linker"]),
     _program("graph_capture_errors"),
     _program("graph_conditional", flags = ["-rdc=true"], tags = ["linker"]),
     _program("graph_cooperative", flags = _CPP17),

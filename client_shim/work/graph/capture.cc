@@ -28,6 +28,7 @@ struct Sequence {
   std::thread::id thread;
   bool invalidated = false;
   std::map<Stream*, Tail> tails;
+  std::vector<GraphEdge> ended;                     // on which streams depended that were destroyed
   std::map<Event*, std::vector<GraphEdge>> events;  // the events that were recorded in it
 };
 
@@ -154,8 +155,8 @@ CUresult CheckBegin(const Stream& stream, CUstreamCaptureMode mode) {
   return Capturing(stream) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
 }
 
-// Whether everything on which the streams of the sequence depend comes before the end of its
-// origin.
+// Whether everything on which the streams of the sequence depend, or depended when they were
+// destroyed, comes before the end of its origin.
 bool Joined(const Sequence& sequence) {
   std::unordered_set<const GraphNode*> before;
   std::vector<const GraphNode*> left;
@@ -170,12 +171,13 @@ bool Joined(const Sequence& sequence) {
     left.pop_back();
     visit(node->dependencies);
   }
-  for (const auto& [stream, tail] : sequence.tails) {
-    for (const GraphEdge& edge : tail.dependencies) {
-      if (!before.contains(edge.node)) return false;
-    }
-  }
-  return true;
+  const auto joined = [&](const std::vector<GraphEdge>& edges) {
+    return std::all_of(edges.begin(), edges.end(),
+                       [&](const GraphEdge& edge) { return before.contains(edge.node); });
+  };
+  return joined(sequence.ended) &&
+         std::all_of(sequence.tails.begin(), sequence.tails.end(),
+                     [&](const auto& entry) { return joined(entry.second.dependencies); });
 }
 
 }  // namespace
@@ -207,7 +209,7 @@ CUresult EndCapture(Stream& stream, CUgraph* graph) {
   if (sequence == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (sequence->origin != &stream)
     return Invalidate(*sequence, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-  *graph = nullptr;
+  if (graph != nullptr) *graph = nullptr;
   const bool wrong_thread = sequence->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
                             sequence->thread != std::this_thread::get_id();
   // The capture ends in any case, as with the driver.
@@ -215,11 +217,11 @@ CUresult EndCapture(Stream& stream, CUgraph* graph) {
                           : sequence->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                           : !Joined(*sequence)    ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                                                   : CUDA_SUCCESS;
-  // The graph of a failed capture is destroyed on return, unless the program owns it.
+  // A graph that nobody gets is destroyed on return, unless the program owns it.
   std::unique_ptr<Graph> owned = std::move(sequence->owned);
   Graph* const captured = sequence->graph;
   End(*sequence);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS || graph == nullptr) return result;
   *graph = HandleOf(*captured);
   owned.release();  // the program owns it now
   return CUDA_SUCCESS;
@@ -390,8 +392,10 @@ void LeaveCapture(Stream& stream) {
     End(*sequence);
     return;
   }
-  sequence->invalidated = true;
-  sequence->tails.erase(&stream);
+  // A program may destroy a stream that it has joined back.
+  const auto tail = sequence->tails.find(&stream);
+  Merge(tail->second.dependencies, &sequence->ended);
+  sequence->tails.erase(tail);
   UpdateDefaultStream(*stream.context);
 }
 

@@ -33,7 +33,8 @@ CUresult BeginCaptureToGraph(Stream& stream, CUgraph graph, const CUgraphNode* d
                              const CUgraphEdgeData* data, size_t count, CUstreamCaptureMode mode);
 // Ends the sequence of which `stream` is the origin. A call on another stream of the sequence
 // invalidates the sequence. A call on a thread that may not end it ends it with an error. *graph is
-// null after every error, except errors of calls that ended nothing.
+// null after every error, except errors of calls that ended nothing. `graph` may be null: a program
+// that captures to its own graph has that.
 CUresult EndCapture(Stream& stream, CUgraph* graph);
 
 // A capturing stream as the program sees it.

@@ -47,11 +47,11 @@ bool SameData(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
 
 // Applies CUDA's rules for the memory that a new node allocates or frees.
 CUresult TakeMemory(const Graph& graph, const NodeBody& body) {
-  if (const auto* alloc = std::get_if<AllocNode>(&body)) alloc->memory->owner = &graph;
+  if (const auto* alloc = std::get_if<AllocNode>(&body)) alloc->memory->owner = graph.handle;
   const auto* free = std::get_if<FreeNode>(&body);
   if (free == nullptr) return CUDA_SUCCESS;
   GraphMemory& memory = *free->memory;
-  const bool own = memory.owner == &graph;
+  const bool own = memory.owner == graph.handle;
   if (memory.freed_by_owner || (own && memory.freed_by_others)) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& node : graph.nodes) {
     const auto* other = std::get_if<FreeNode>(&node->body);

@@ -18,7 +18,7 @@ struct GraphMemory {
   uint64_t bytes = 0;
   NodeContext context;
   // The next three fields need GraphMutex().
-  const Graph* owner = nullptr;  // the graph with the node; only for comparisons
+  uint64_t owner = 0;            // handle of the graph with the node; the graph may have ended
   bool freed_by_owner = false;   // that graph has a node that frees the memory
   bool freed_by_others = false;  // another graph has such a node
   bool used = false;             // a launch has allocated it; needs the registry's mutex
