@@ -95,11 +95,12 @@ CUresult Destroy(ImageObjects& objects, Op op, uint64_t handle) {
   return session().Submit(op, object->device, object->context_id, Args{handle});
 }
 
-// Describes memory that a texture reads, as the device knows it.
+// Describes memory that a texture reads, as the device knows it. The texture may be larger than the
+// memory in which it begins.
 CUresult DescribeMemory(CUdeviceptr pointer, CUarray_format format, unsigned int channels,
-                        uint64_t bytes, uint16_t device, wire::cuTexObjectCreate* args) {
+                        uint16_t device, wire::cuTexObjectCreate* args) {
   Place place;
-  const CUresult result = FindPlace(pointer, bytes, Side::kDevice, device, &place);
+  const CUresult result = FindPlace(pointer, 1, Side::kDevice, device, &place);
   if (result != CUDA_SUCCESS) return result;
   args->address = place.gpu;
   args->format = format;
@@ -128,25 +129,21 @@ CUresult DescribeResource(const CUDA_RESOURCE_DESC& resource, uint16_t device,
     case CU_RESOURCE_TYPE_LINEAR: {
       const auto& linear = resource.res.linear;
       args->bytes = linear.sizeInBytes;
-      return DescribeMemory(linear.devPtr, linear.format, linear.numChannels, linear.sizeInBytes,
-                            device, args);
+      return DescribeMemory(linear.devPtr, linear.format, linear.numChannels, device, args);
     }
     case CU_RESOURCE_TYPE_PITCH2D: {
       const auto& pitched = resource.res.pitch2D;
-      uint64_t row, rows;
+      uint64_t row;
       if (pitched.width == 0 || pitched.height == 0 ||
           __builtin_mul_overflow(pitched.width, ChannelBytes(pitched.format) * pitched.numChannels,
                                  &row) ||
-          row > pitched.pitchInBytes ||
-          __builtin_mul_overflow(pitched.height - 1, pitched.pitchInBytes, &rows) ||
-          __builtin_add_overflow(rows, row, &rows)) {
+          row > pitched.pitchInBytes) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       args->width = pitched.width;
       args->height = pitched.height;
       args->pitch = pitched.pitchInBytes;
-      return DescribeMemory(pitched.devPtr, pitched.format, pitched.numChannels, rows, device,
-                            args);
+      return DescribeMemory(pitched.devPtr, pitched.format, pitched.numChannels, device, args);
     }
     default:
       return CUDA_ERROR_INVALID_VALUE;

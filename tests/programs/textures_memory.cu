@@ -75,6 +75,15 @@ int main() {
   check::Compare("changed", check::Download(out, 100), want);
   CHECK(cudaDestroyTextureObject(part));
 
+  // A texture may be larger than the memory in which it begins.
+  const std::size_t beyond = (64 << 20) / sizeof(float);
+  const cudaTextureObject_t larger = Linear(memory, beyond, cudaReadModeElementType);
+  Fetch<float><<<2, 128>>>(larger, 100, 200, out);
+  CHECK(cudaGetLastError());
+  want.assign(floats.begin() + 100, floats.begin() + 300);
+  REQUIRE(check::Download(out, 200) == want);
+  CHECK(cudaDestroyTextureObject(larger));
+
   textures::Image image{50, 20, {}};
   for (int i = 0; i < image.width * image.height; ++i)
     image.texels.push_back(static_cast<float>(i % 91 * 4));
@@ -101,6 +110,16 @@ int main() {
     for (int x = 0; x < image.width; ++x)
       want.push_back(image.Read(static_cast<float>(x + 1), static_cast<float>(y + 1), description));
   check::Compare("pitched", check::Download(out, want.size()), want);
+  CHECK(cudaDestroyTextureObject(texture));
+
+  // Its last rows lie beyond the memory.
+  resource.res.pitch2D.height = 60000;
+  CHECK(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
+  CHECK(cudaMemset(out, 0, want.size() * sizeof(float)));
+  Sample<<<image.height - 1, image.width>>>(texture, image.width, out);
+  CHECK(cudaGetLastError());
+  want.resize(static_cast<std::size_t>(image.height - 1) * image.width);
+  REQUIRE(check::Download(out, want.size()) == want);
   CHECK(cudaDestroyTextureObject(texture));
   CHECK(cudaFree(pitched));
   CHECK(cudaFree(memory));
