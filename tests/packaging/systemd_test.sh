@@ -13,7 +13,7 @@ fail() {
   failed=1
 }
 
-mkdir -p "$units" "$root"/{bin,etc,run,usr/sbin,usr/lib/sysusers.d,usr/lib/tmpfiles.d}
+mkdir -p "$units" "$root"/{bin,etc,run,usr/bin,usr/sbin,usr/lib/sysusers.d,usr/lib/tmpfiles.d}
 for file in "$@"; do
   case $file in
     *.service | *.socket) cp "$file" "$units/" ;;
@@ -44,7 +44,7 @@ if ! command -v systemd-analyze >/dev/null; then
 fi
 
 # The programs that the units name, and the units that come with systemd.
-for program in usr/sbin/detshared usr/sbin/detshare-device-plugin bin/kill; do
+for program in usr/sbin/detshared usr/sbin/detshare-device-plugin usr/bin/detsharectl bin/kill; do
   printf '#!/bin/sh\n' >"$root/$program"
   chmod 755 "$root/$program"
 done
@@ -53,7 +53,7 @@ for unit in /usr/lib/systemd/system/*.{target,slice,socket,mount} /usr/lib/syste
 done
 
 said=$(systemd-analyze verify --root="$root" --man=no --recursive-errors=no \
-  "$units/detshared.service" "$units/detshared.socket" "$units/detshare-device-plugin.service" 2>&1) || fail "systemd-analyze verify"
+  "$units/detshared.service" "$units/detshared.socket" "$units/detshare-device-plugin.service" "$units/detshare-cdi.service" 2>&1) || fail "systemd-analyze verify"
 [ -z "$said" ] || fail "systemd-analyze verify says: $said"
 
 # In tenths: at most 2.9 of 10. The daemon is root, reads /proc of other users' processes and uses

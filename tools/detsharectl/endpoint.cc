@@ -16,15 +16,22 @@
 namespace detshare::ctl {
 namespace {
 
-// `call(stub, context)` makes one call of the service; it may take ten seconds. Returns 0, or an
-// exit code after a message.
+// `call(stub, context)` makes one call of the service; it may take ten seconds. CallEndpoints()
+// returns 0, or an exit code after a message.
 template <typename Call>
-int CallEndpoints(const std::string& socket, Call call) {
+grpc::Status Make(const std::string& socket, Call call) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  grpc::ChannelArguments arguments;
+  // A connection of its own, so that an earlier call that found no daemon does not delay this one.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto stub = proto::TenantEndpoints::NewStub(
-      grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
-  return Explain(call(*stub, &context), socket);
+      grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
+  return call(*stub, &context);
+}
+template <typename Call>
+int CallEndpoints(const std::string& socket, Call call) {
+  return Explain(Make(socket, call), socket);
 }
 
 }  // namespace
@@ -61,12 +68,17 @@ int CloseEndpoint(const EndpointOptions& options) {
   });
 }
 
+int GetEndpoints(const std::string& socket, proto::EndpointList* endpoints, bool quiet) {
+  const grpc::Status result = Make(socket, [&](auto& stub, grpc::ClientContext* context) {
+    return stub.GetEndpoints(context, proto::GetEndpointsRequest(), endpoints);
+  });
+  if (!quiet || result.ok()) return Explain(result, socket);
+  return FailureOf(result, socket).exit_code;
+}
+
 int PrintEndpoints(const EndpointOptions& options) {
   proto::EndpointList list;
-  const int code =
-      CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
-        return endpoints.GetEndpoints(context, proto::GetEndpointsRequest(), &list);
-      });
+  const int code = GetEndpoints(options.socket, &list);
   if (code == 0)
     std::fputs((options.json ? EndpointsJson(list) : EndpointsText(list)).c_str(), stdout);
   return code;

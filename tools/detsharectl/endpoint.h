@@ -25,6 +25,10 @@ int OpenEndpoint(const EndpointOptions& options);
 int CloseEndpoint(const EndpointOptions& options);
 int PrintEndpoints(const EndpointOptions& options);
 
+// Gets the open endpoints. Returns 0, or an exit code; after an error a message is on stderr, unless
+// `quiet`.
+int GetEndpoints(const std::string& socket, proto::EndpointList* endpoints, bool quiet = false);
+
 std::string EndpointsText(const proto::EndpointList& endpoints);
 std::string EndpointsJson(const proto::EndpointList& endpoints);
 

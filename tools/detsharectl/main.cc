@@ -19,6 +19,7 @@
 #include "proto/admin.grpc.pb.h"
 #include "tools/detshare/launch.h"
 #include "tools/detsharectl/api.h"
+#include "tools/detsharectl/cdi.h"
 #include "tools/detsharectl/config.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/doctor.h"
@@ -50,6 +51,7 @@ struct Options {
   TopOptions top;
   TraceOptions trace;
   EndpointOptions endpoint;
+  CdiOptions cdi;
   EventsOptions events;
   bool all_partitions = false;
   std::vector<std::string> to_end;  // numbers of sessions, or the name of a tenant
@@ -403,6 +405,31 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
   decide(close, CloseEndpoint);
 }
 
+void AddCdi(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const cdi = app.add_subcommand(
+      "cdi", "Tell container runtimes of the open endpoints, as devices detshare.io/gpu=ENDPOINT");
+  cdi->require_subcommand(1);
+  cdi->add_option("--libraries", options.cdi.libraries,
+                  "The directory of libcuda.so.1 and libnvidia-ml.so.1 for containers [looked for]")
+      ->type_name("DIR");
+  const auto decide = [&](CLI::App* command, int (*act)(const CdiOptions&)) {
+    command->final_callback([&options, &action, act] {
+      action = [&options, act] {
+        options.cdi.socket = options.socket;
+        return act(options.cdi);
+      };
+    });
+  };
+  CLI::App* const generate = cdi->add_subcommand("generate", "Print a specification");
+  CLI::App* const watch =
+      cdi->add_subcommand("watch", "Keep detshare.json true to the endpoints, until it is ended");
+  watch->add_option("--directory", options.cdi.directory, "Where runtimes look for specifications")
+      ->type_name("DIR")
+      ->capture_default_str();
+  decide(generate, PrintCdi);
+  decide(watch, WatchCdi);
+}
+
 void AddSessions(CLI::App& app, Options& options, Action& action) {
   const auto list = [&] {
     action = [&] { return PrintStatus(options, SessionsText, SessionsJson); };
@@ -527,6 +554,7 @@ int Main(int argc, char** argv) {
   AddPolicy(app, options, action);
   AddTenant(app, options, action);
   AddEndpoint(app, options, action);
+  AddCdi(app, options, action);
   AddTop(app, options, action);
   AddTrace(app, options, action);
   AddSessions(app, options, action);

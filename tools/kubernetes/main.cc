@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/containers/injection.h"
 #include "tools/kubernetes/daemon_link.h"
-#include "tools/kubernetes/injection.h"
 #include "tools/kubernetes/kubelet_link.h"
 #include "tools/kubernetes/share_service.h"
 #include "tools/kubernetes/shares.h"
@@ -115,7 +115,7 @@ int Serve(Flags& flags) {
   options.inject =
       flags.inject == "cdi" ? ShareService::Inject::kCdi : ShareService::Inject::kMounts;
   options.run_directory = flags.socket.substr(0, slash);
-  options.common = CommonInjection(flags.libraries);
+  options.common = containers::CommonInjection(flags.libraries);
   DaemonLink daemon(flags.socket);
   std::vector<std::unique_ptr<ShareService>> services;
   std::vector<ShareService*> borrowed;
@@ -144,8 +144,9 @@ int Serve(Flags& flags) {
     }
     // Written before kubelet learns of the shares, because it gives them to containers at once.
     if (!flags.cdi.empty() && !endpoints.empty()) {
-      const absl::Status written =
-          WriteCdiSpec(flags.cdi, CdiSpec(options.common, options.run_directory, endpoints));
+      const absl::Status written = containers::WriteCdiSpec(
+          flags.cdi + "/detshare.json", containers::CdiSpec(containers::kCdiShares, options.common,
+                                                            options.run_directory, endpoints));
       of_cdi.Say(std::string(written.message()));
     }
     for (ShareService* service : borrowed) service->SetGpus(gpus);

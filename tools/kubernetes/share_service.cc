@@ -20,8 +20,9 @@ grpc::Status TooMany() {
   return {grpc::StatusCode::INVALID_ARGUMENT, "too many containers or devices in one call"};
 }
 
-void FillIn(const std::vector<BindMount>& mounts, v1beta1::ContainerAllocateResponse* response) {
-  for (const BindMount& mount : mounts) {
+void FillIn(const std::vector<containers::BindMount>& mounts,
+            v1beta1::ContainerAllocateResponse* response) {
+  for (const containers::BindMount& mount : mounts) {
     v1beta1::Mount* const one = response->add_mounts();
     one->set_host_path(mount.host);
     one->set_container_path(mount.container);
@@ -158,10 +159,11 @@ grpc::Status ShareService::Allocate(grpc::ServerContext*, const v1beta1::Allocat
     if (!endpoint.ok()) return ToGrpc(endpoint.status());
     v1beta1::ContainerAllocateResponse* const container = response->add_container_responses();
     if (options_.inject == Inject::kCdi) {
-      container->add_cdi_devices()->set_name(absl::StrCat(kCdiKind, "=", endpoint->name()));
+      container->add_cdi_devices()->set_name(
+          absl::StrCat(containers::kCdiShares, "=", endpoint->name()));
       continue;
     }
-    FillIn({EndpointMount(options_.run_directory, endpoint->name())}, container);
+    FillIn({containers::EndpointMount(options_.run_directory, endpoint->name())}, container);
     FillIn(options_.common.mounts, container);
     for (const auto& [name, value] : options_.common.environment)
       (*container->mutable_envs())[name] = value;

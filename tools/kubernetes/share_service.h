@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "proto/mutex.h"
+#include "tools/containers/injection.h"
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/device_plugin.grpc.pb.h"
-#include "tools/kubernetes/injection.h"
 #include "tools/kubernetes/shares.h"
 
 namespace detshare::kubernetes {
@@ -27,7 +27,7 @@ class ShareService final : public v1beta1::DevicePlugin::WithCallbackMethod_List
   struct Options {
     Inject inject = Inject::kMounts;
     std::string run_directory;  // the directory of the daemon's socket on the host
-    Injection common;
+    containers::Injection common;
   };
 
   // `daemon` must outlive the service. There are no GPUs before SetGpus().

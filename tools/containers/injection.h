@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 
-namespace detshare::kubernetes {
+namespace detshare::containers {
 
 struct BindMount {
   std::string host, container;
@@ -29,15 +29,17 @@ Injection CommonInjection(const std::string& library_directory);
 // The mount of the tenant endpoint `name`. The daemon's socket is in `run_directory`.
 BindMount EndpointMount(const std::string& run_directory, const std::string& name);
 
-inline constexpr char kCdiKind[] = "detshare.io/share";
+// The devices that the device plugin gives to pods, and those that people name.
+inline constexpr char kCdiShares[] = "detshare.io/share";
+inline constexpr char kCdiGpus[] = "detshare.io/gpu";
 
-// A CDI specification with one device for each tenant endpoint. Readers of CDI 0.5 and newer
-// understand it.
-std::string CdiSpec(const Injection& common, const std::string& run_directory,
-                    const std::vector<std::string>& endpoints);
-// Writes `text` to `detshare.json` in `directory`, and makes the directory when it is missing. The
-// file is replaced at once, so runtimes never read a part of it. Does nothing when the file already
-// has this text.
-absl::Status WriteCdiSpec(const std::string& directory, const std::string& text);
+// A CDI specification (https://github.com/cncf-tags/container-device-interface) with one device of
+// this kind for each tenant endpoint. Readers of CDI 0.5 and newer understand it.
+std::string CdiSpec(const std::string& kind, const Injection& common,
+                    const std::string& run_directory, const std::vector<std::string>& endpoints);
+// Writes `text` to the file `path`, whose name ends with ".json", and makes its directory if there is none.
+// The file is replaced at once, so runtimes never read a part of it. Does nothing if the file
+// already has this text.
+absl::Status WriteCdiSpec(const std::string& path, const std::string& text);
 
-}  // namespace detshare::kubernetes
+}  // namespace detshare::containers

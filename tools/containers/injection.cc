@@ -1,4 +1,4 @@
-#include "tools/kubernetes/injection.h"
+#include "tools/containers/injection.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace detshare::kubernetes {
+namespace detshare::containers {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -46,8 +46,8 @@ BindMount EndpointMount(const std::string& run_directory, const std::string& nam
   return {absl::StrCat(run_directory, "/endpoints/", name), "/run/detshare", false};
 }
 
-std::string CdiSpec(const Injection& common, const std::string& run_directory,
-                    const std::vector<std::string>& endpoints) {
+std::string CdiSpec(const std::string& kind, const Injection& common,
+                    const std::string& run_directory, const std::vector<std::string>& endpoints) {
   Json edits = Json::object();
   for (const auto& [name, value] : common.environment)
     edits["env"].push_back(absl::StrCat(name, "=", value));
@@ -55,7 +55,7 @@ std::string CdiSpec(const Injection& common, const std::string& run_directory,
   // Readers refuse versions newer than their own, so this is the oldest version in which device
   // names may begin with any letter or digit.
   Json spec = {{"cdiVersion", "0.5.0"},
-               {"kind", kCdiKind},
+               {"kind", kind},
                {"containerEdits", edits},
                {"devices", Json::array()}};
   for (const std::string& endpoint : endpoints) {
@@ -67,11 +67,11 @@ std::string CdiSpec(const Injection& common, const std::string& run_directory,
   return spec.dump(2) + "\n";
 }
 
-absl::Status WriteCdiSpec(const std::string& directory, const std::string& text) {
+absl::Status WriteCdiSpec(const std::string& path, const std::string& text) {
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  // Readers ignore files that do not end with ".json", so they do not read `fresh`.
-  const std::string path = directory + "/detshare.json", fresh = directory + "/.detshare.new";
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  // Readers ignore files that do not end with ".json".
+  const std::string fresh = path + ".new";
   std::ifstream before(path);
   std::ostringstream there;
   there << before.rdbuf();
@@ -86,4 +86,4 @@ absl::Status WriteCdiSpec(const std::string& directory, const std::string& text)
   return absl::OkStatus();
 }
 
-}  // namespace detshare::kubernetes
+}  // namespace detshare::containers
