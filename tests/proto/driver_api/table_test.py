@@ -1,7 +1,11 @@
 #!/usr/bin/python3
-"""Holds driver_api.table against the toolkit, against what is pinned, and the reader of tables against malformed ones.
+"""Holds driver_api.table against the toolkit, what is pinned and the implementations, and the reader of tables against
+malformed ones.
 
 usage: table_test.py DRIVER_API_TABLE STUB_LIBRARY CUDA_TYPEDEFS_H WIRE_ALL_H OP_NUMBERS DOCS_PAGE GENERATED_DOCS_PAGE
+       SOURCE...
+
+SOURCE are the sources of the shim's functions and of the daemon's handlers.
 """
 
 import os
@@ -13,6 +17,7 @@ import unittest
 sys.dont_write_bytecode = True
 PATHS = sys.argv[1:8]
 TABLE, STUB, TYPEDEFS, WIRE_ALL, OP_NUMBERS, DOCS, GENERATED_DOCS = PATHS
+SOURCES = sys.argv[8:]
 sys.path.insert(0, os.path.dirname(TABLE))
 import generate  # noqa: E402
 import table as table_module  # noqa: E402
@@ -78,6 +83,29 @@ class AgainstWhatIsPinned(unittest.TestCase):
 
     def test_the_docs_page_is_up_to_date(self):
         self.assertTrue(read(DOCS) == read(GENERATED_DOCS), "run: bazel run //proto/driver_api:update_docs")
+
+
+class AgainstTheImplementations(unittest.TestCase):
+
+    def setUp(self):
+        self.table = table_module.load(TABLE)
+
+    def defined(self, folder, result):
+        """The functions with this type of result that the sources of the folder define."""
+        text = "\n".join(read(path) for path in SOURCES if folder in path)
+        return set(re.findall(r"^%s (cu[A-Z]\w*)\([^;{]*\)\s*{" % result, text, re.MULTILINE))
+
+    def compare(self, rows, functions, folder):
+        self.assertEqual(rows - functions, set(), "the table says that they are supported, and %s lacks them" % folder)
+        self.assertEqual(functions - rows, set(), "%s has them, and the table says that they are not" % folder)
+
+    def test_every_supported_row_has_its_function_in_the_shim(self):
+        rows = {r.symbol for r in self.table.rows if r.support != "none" and r.via is None}
+        self.compare(rows, self.defined("client_shim/api/", "CUresult"), "client_shim/api")
+
+    def test_every_row_that_crosses_has_its_handler_in_the_daemon(self):
+        rows = {r.symbol for r in self.table.rows if r.crosses}
+        self.compare(rows, self.defined("server/session/handlers/", "void"), "server/session/handlers")
 
 
 GOOD = """\
