@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <optional>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr int kExitRefused = 1;
 constexpr int kExitUsage = 2;
+constexpr std::chrono::milliseconds kProgressPeriod(100);
 
 struct Flags {
   Options options;
@@ -83,11 +85,14 @@ int Run(Flags& flags) {
   options.slo_ttft = flags.slo_ttft_ms / 1000;
 
   const bool show = !flags.quiet && isatty(STDERR_FILENO) != 0;
+  auto shown = std::chrono::steady_clock::time_point::min();
   absl::StatusOr<std::vector<Summary>> summaries =
       Simulate(options, *trace, [&](int done, int all) {
-        if (show && (done == all || done % 16 == 0)) {
-          std::fprintf(stderr, "\r%d of %d devices%s", done, all, done == all ? "\n" : "");
-        }
+        const auto now = std::chrono::steady_clock::now();
+        if (!show || (done < all && now < shown + kProgressPeriod)) return;
+        shown = now;
+        std::fprintf(stderr, "\r%d of %d simulations of a device%s", done, all,
+                     done == all ? "\n" : "");
       });
   if (!summaries.ok()) return Refuse(summaries.status(), kExitUsage);
   std::fputs(Text(*summaries).c_str(), stdout);

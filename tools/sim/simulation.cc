@@ -212,6 +212,7 @@ absl::StatusOr<std::vector<Summary>> Simulate(const Options& options, const Trac
       static_cast<int>(options.policies.size() * options.placements.size()) * options.devices;
   std::atomic<int> done{0};
   Mutex reporting;
+  progress(0, all);
   for (const std::string& placement : options.placements) {
     uint64_t unplaced = 0;
     absl::StatusOr<std::vector<std::vector<Program>>> devices =

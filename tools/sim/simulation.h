@@ -46,8 +46,9 @@ struct Summary {
 };
 
 // A summary for each policy and placement, in the order of the options. The number of threads does
-// not change the result. `progress` is called with the number of runs that are done and of all
-// runs, by one thread at a time.
+// not change the result. `progress` is called at the beginning and after the simulation of each
+// device, by one thread at a time. It gets the numbers of these simulations: those that are done, and
+// all.
 absl::StatusOr<std::vector<Summary>> Simulate(const Options& options, const Trace& trace,
                                               const std::function<void(int, int)>& progress);
 

@@ -19,6 +19,19 @@ Trace Generated(const std::string& format, double rate, uint32_t services, doubl
 
 void Nothing(int, int) {}
 
+TEST_CASE("The progress begins at 0 and comes after every device") {
+  Options options;
+  options.policies = {"fair", "whole"};
+  options.devices = 3;
+  options.hours = 0.001;
+  std::vector<int> seen;
+  REQUIRE(Simulate(options, Generated("azure-llm", 1, 1, 0.001), [&](int done, int all) {
+            CHECK(all == 6);
+            seen.push_back(done);
+          }).ok());
+  CHECK(seen == std::vector<int>{0, 1, 2, 3, 4, 5, 6});
+}
+
 TEST_CASE("A simulation's report has the same bytes for any number of threads") {
   for (const char* format : {"azure-llm", "burstgpt", "azure-functions-2021"}) {
     const Trace trace = Generated(format, 8, 16, 0.02);
