@@ -1,11 +1,12 @@
 #include "policy/registry.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "policy/automatic/automatic.h"
 #include "policy/fair/fair.h"
 #include "policy/priority/priority.h"
-#include "policy/shared_object.h"
 #include "policy/static_shares/static_shares.h"
 #include "policy/temporal/temporal.h"
 #include "policy/tpot_first/tpot_first.h"
@@ -39,12 +40,13 @@ absl::StatusOr<const Entry*> Find(absl::string_view name) {
     if (entry.name == name) return &entry;
     absl::StrAppend(&known, known.empty() ? "" : ", ", entry.name);
   }
-  return absl::NotFoundError(
-      absl::StrCat("no policy is called \"", name, "\"; the policies are ", known));
+  return absl::NotFoundError(absl::StrCat("no policy is called \"", name, "\"; the policies are ",
+                                          known, ", and shared objects by their absolute paths"));
 }
 
-absl::StatusOr<std::unique_ptr<Policy>> CreateBare(std::string_view name, const Options& options) {
-  if (name.find('/') != name.npos) return LoadPolicy(std::string(name), options);
+absl::StatusOr<std::unique_ptr<Policy>> CreateBare(std::string_view name, const Options& options,
+                                                   Warn warn) {
+  if (IsSharedObject(name)) return LoadPolicy(std::string(name), options, std::move(warn));
   absl::StatusOr<const Entry*> entry = Find({name.data(), name.size()});
   if (!entry.ok()) return entry.status();
   // Policies without parameters do not check this themselves.
@@ -56,9 +58,9 @@ absl::StatusOr<std::unique_ptr<Policy>> CreateBare(std::string_view name, const 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name,
-                                                     const Options& options) {
-  absl::StatusOr<std::unique_ptr<Policy>> policy = CreateBare(name, options);
+absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name, const Options& options,
+                                                     Warn warn) {
+  absl::StatusOr<std::unique_ptr<Policy>> policy = CreateBare(name, options, std::move(warn));
   // Under a policy that has turns for all coroutines, exclusive tenants need nothing more.
   if (!policy.ok() || (*policy)->TakesTurns({})) return policy;
   return WithExclusiveTurns(*std::move(policy));

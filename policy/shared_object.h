@@ -8,14 +8,17 @@
 // The object is built against the headers of the same DetShare. The variable carries the version of
 // the interface and the sizes of what crosses it, and LoadPolicy() refuses an object that differs.
 // The policy's decisions are corrected, so that they name no partitions or ranks that do not exist.
-// Apart from that, the object is code in the daemon's process and trusted like the daemon. It must
+// The first correction gives a warning. Apart from that, the object is code in the daemon's process and trusted like the daemon. It must
 // throw no exceptions.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "policy/policy.h"
 
@@ -49,10 +52,19 @@ inline constexpr char kPolicySymbol[] = "detshare_policy";
         return nullptr;                                                 \
       }};
 
+// Whether the name of a policy is the path of a shared object: there is a slash in it.
+bool IsSharedObject(std::string_view name);
+// InvalidArgument for a path that is not absolute.
+absl::Status CheckPath(const std::string& path);
+
+// Tells an operator, in one line, what is wrong with a policy. May be null.
+using Warn = std::function<void(const std::string& text)>;
+
 // Loads the policy of the shared object at `path`, which must be absolute. The object stays loaded
-// as long as the policy lives. NotFound if the object cannot be opened; FailedPrecondition if it
-// has no policy, or has one for another interface; InvalidArgument if the path is not absolute or
-// the policy refuses the options.
-absl::StatusOr<std::unique_ptr<Policy>> LoadPolicy(const std::string& path, const Options& options);
+// as long as the policy lives. The first decision that must be corrected calls `warn`. NotFound if
+// the object cannot be opened; FailedPrecondition if it has no policy, or has one for another
+// interface; InvalidArgument if the path is not absolute or the policy refuses the options.
+absl::StatusOr<std::unique_ptr<Policy>> LoadPolicy(const std::string& path, const Options& options,
+                                                   Warn warn = nullptr);
 
 }  // namespace detshare::policy

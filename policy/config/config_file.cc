@@ -344,10 +344,12 @@ absl::Status CheckPolicy(const Config& config) {
 ParsedConfig ParseConfig(absl::string_view text) {
   Reader reader;
   ParsedConfig parsed = reader.Read(text);
-  // A policy in a shared object is code. Parsing a file must not execute it.
-  const bool built_in = parsed.config.policy.find('/') == std::string::npos;
-  if (parsed.problems.empty() && built_in) {
-    if (const absl::Status status = CheckPolicy(parsed.config); !status.ok()) {
+  if (parsed.problems.empty()) {
+    // A policy in a shared object is code. Parsing a file must not execute it.
+    const absl::Status status = policy::IsSharedObject(parsed.config.policy)
+                                    ? policy::CheckPath(parsed.config.policy)
+                                    : CheckPolicy(parsed.config);
+    if (!status.ok()) {
       parsed.problems.push_back(
           {reader.policy_line, reader.policy_column, std::string(status.message())});
     }

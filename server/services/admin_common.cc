@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +22,7 @@ std::string TextOf(const proto::PolicySetting& policy) {
 }
 
 absl::Status MaySetPolicy(const proto::PolicySetting& policy, const Peer& peer) {
-  const bool is_code = policy.name().find('/') != std::string::npos;
+  const bool is_code = policy::IsSharedObject(policy.name());
   if (is_code && peer.uid != 0 && peer.uid != geteuid())
     return absl::PermissionDeniedError("only root may load a policy from a shared object");
   return absl::OkStatus();
@@ -78,6 +80,13 @@ void DescribePolicies(const proto::PolicySetting& current, proto::Policies* poli
       one->set_help(std::string(parameter.help));
     }
   }
+  if (!policy::IsSharedObject(current.name())) return;
+  // The object knows what its parameters mean. Here only those are known that were set.
+  proto::PolicyInfo* const loaded = policies->add_policies();
+  loaded->set_name(current.name());
+  const std::map<std::string, std::string> set(current.parameters().begin(),
+                                               current.parameters().end());
+  for (const auto& [name, value] : set) loaded->add_parameters()->set_name(name);
 }
 
 }  // namespace detshare

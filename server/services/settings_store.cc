@@ -37,8 +37,10 @@ absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> MakePolicies(
   options.parameters = {setting.parameters().begin(), setting.parameters().end()};
   std::vector<std::unique_ptr<policy::Policy>> policies;
   for (size_t i = 0; i < std::max<size_t>(count, 1); ++i) {
-    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<policy::Policy> made,
-                              policy::CreatePolicy(setting.name(), options));
+    DETSHARE_ASSIGN_OR_RETURN(
+        std::unique_ptr<policy::Policy> made,
+        policy::CreatePolicy(setting.name(), options,
+                             [](const std::string& text) { LogWarning(text); }));
     policies.push_back(std::move(made));
   }
   return policies;

@@ -105,7 +105,8 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
   std::vector<std::unique_ptr<DeviceScheduler>> schedulers;
   for (Device* device : devices) {
     absl::StatusOr<std::unique_ptr<policy::Policy>> policy =
-        policy::CreatePolicy(options.policy, policy::Options{options.policy_parameters});
+        policy::CreatePolicy(options.policy, policy::Options{options.policy_parameters},
+                             [](const std::string& text) { LogWarning(text); });
     if (!policy.ok()) return policy.status();
     DeviceScheduler::Options how;
     how.migrate_every = options.migrate_every;

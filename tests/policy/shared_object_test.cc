@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "policy/registry.h"
 #include "tests/policy/virtual_device.h"
@@ -14,7 +16,8 @@ std::string PathOf(const std::string& file) { return std::filesystem::absolute(f
 const char kExample[] = "policy/example/shortest_first.so";
 
 TEST_CASE("A policy from a shared object decides like any other") {
-  auto policy = CreatePolicy(PathOf(kExample), {{{"window", "50us"}}});
+  auto policy = CreatePolicy(PathOf(kExample), {{{"window", "50us"}}},
+                             [](const std::string& text) { FAIL("a warning: " << text); });
   INFO(policy.status().message());
   REQUIRE(policy.ok());
   VirtualDevice device({132, 8}, *std::move(policy));
@@ -49,8 +52,10 @@ TEST_CASE("A shared object without a policy, or for another interface, is not lo
   refused("./policy.so", absl::StatusCode::kInvalidArgument, "absolute");
 }
 
-TEST_CASE("Invalid decisions of a shared object are corrected") {
-  auto policy = CreatePolicy(PathOf("tests/policy/wild_policy.so"), {});
+TEST_CASE("Invalid decisions of a shared object are corrected, with one warning") {
+  std::vector<std::string> warnings;
+  auto policy = CreatePolicy(PathOf("tests/policy/wild_policy.so"), {},
+                             [&](const std::string& text) { warnings.push_back(text); });
   INFO(policy.status().message());
   REQUIRE(policy.ok());
   const std::vector<SmRange> partitions = {SmRange{}, SmRange{0, 8}};
@@ -61,8 +66,15 @@ TEST_CASE("Invalid decisions of a shared object are corrected") {
   snapshot.now = kSecond;
   snapshot.device = {132, 8};
   snapshot.partitions = partitions;
+  snapshot.coroutines = absl::MakeConstSpan(views).first(1);
+  (*policy)->Decide(snapshot);
+  REQUIRE(warnings.size() == 1);
+  INFO(warnings[0]);
+  CHECK(warnings[0].find("wild_policy.so cannot be carried out: the rank is 8, not 0 to 7") !=
+        std::string::npos);
   snapshot.coroutines = views;
   const Decision decision = (*policy)->Decide(snapshot);
+  CHECK(warnings.size() == 1);
   REQUIRE(decision.grants.size() == 2);
   const Grant& grant = decision.grants[0];
   CHECK(grant.rank == kRanks - 1);

@@ -111,7 +111,19 @@ absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const st
   const proto::PolicyInfo* const policy = *chosen;
   const bool decides = policies.current().name() == policy->name();
   std::string out = absl::StrCat(policy->name(), decides ? " (in force)\n" : "\n");
-  if (policy->parameters_size() == 0) return out + "It has no parameters.\n";
+  const bool shared_object = policy->name().find('/') != std::string::npos;
+  if (policy->parameters_size() == 0) {
+    return out + (shared_object
+                      ? "Its parameters are known to the shared object only; none of them is set.\n"
+                      : "It has no parameters.\n");
+  }
+  if (shared_object) {
+    text::Table set({"PARAMETER", "VALUE"});
+    for (const proto::ParameterInfo& parameter : policy->parameters())
+      set.Add({parameter.name(), ValueOf(policies, *policy, parameter)});
+    return absl::StrCat(out, set.ToString(),
+                        "Its further parameters are known to the shared object only.\n");
+  }
   text::Table table({"PARAMETER", "VALUE", "DEFAULT", "FROM", "TO", "MEANING"});
   for (const proto::ParameterInfo& parameter : policy->parameters()) {
     table.Add({parameter.name(), ValueOf(policies, *policy, parameter), parameter.default_value(),

@@ -96,6 +96,10 @@ int Run(Flags& flags) {
       });
   if (!summaries.ok()) return Refuse(summaries.status(), kExitUsage);
   std::fputs(Text(*summaries).c_str(), stdout);
+  for (const Summary& summary : *summaries) {
+    if (!summary.warning.empty())
+      std::fprintf(stderr, "detshare-sim: %s\n", summary.warning.c_str());
+  }
   const bool written = Write(flags.csv, Csv(*summaries)) && Write(flags.json, Json(*summaries));
   return written ? 0 : kExitRefused;
 }

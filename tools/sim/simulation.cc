@@ -22,7 +22,7 @@ absl::StatusOr<policy::Options> OptionsFor(const std::string& name, const Option
   policy::Options result;
   const auto known = policy::ParametersOf(name);
   if (!known.ok()) {
-    if (name.find('/') == name.npos) return known.status();
+    if (!policy::IsSharedObject(name)) return known.status();
     result.parameters = options.parameters;
     return result;
   }
@@ -222,8 +222,10 @@ absl::StatusOr<std::vector<Summary>> Simulate(const Options& options, const Trac
       absl::StatusOr<policy::Options> its = OptionsFor(name, options);
       if (!its.ok()) return its.status();
       std::vector<std::unique_ptr<policy::Policy>> policies;
+      std::vector<std::string> warnings(options.devices);
       for (int i = 0; i < options.devices; ++i) {
-        absl::StatusOr<std::unique_ptr<policy::Policy>> policy = policy::CreatePolicy(name, *its);
+        absl::StatusOr<std::unique_ptr<policy::Policy>> policy = policy::CreatePolicy(
+            name, *its, [&warning = warnings[i]](const std::string& text) { warning = text; });
         if (!policy.ok()) return policy.status();
         policies.push_back(*std::move(policy));
       }
@@ -249,6 +251,9 @@ absl::StatusOr<std::vector<Summary>> Simulate(const Options& options, const Trac
       summary.policy = name;
       summary.placement = placement;
       summary.unplaced = unplaced;
+      for (std::string& warning : warnings) {
+        if (summary.warning.empty()) summary.warning = std::move(warning);
+      }
       summaries.push_back(std::move(summary));
     }
   }

@@ -43,6 +43,7 @@ struct Summary {
   double training = 0;     // speed of the trainings; 1: as fast as alone
   double fairness = 0;     // Jain's index of the speeds that programs have while they have work
   uint64_t decisions = 0;
+  std::string warning;  // what is wrong with the policy; "": nothing is known
 };
 
 // A summary for each policy and placement, in the order of the options. The number of threads does

@@ -169,6 +169,8 @@ TEST_CASE("All mistakes are reported at once, with line, column and the allowed 
   CHECK_THAT(Problems("[policy.parameters]\nnonsense = 1\n"), Catch::StartsWith("f: "));
   // The policy is looked up and not loaded.
   CHECK(Problems("[policy]\nname = \"/nowhere/policy.so\"\n").empty());
+  CHECK_THAT(Problems("[policy]\nname = \"./policy.so\"\n"),
+             Catch::StartsWith("f:2:") && Catch::Contains("must be absolute, not \"./policy.so\""));
   Config absent;
   absent.policy = "/nowhere/policy.so";
   CHECK_FALSE(CheckPolicy(absent).ok());

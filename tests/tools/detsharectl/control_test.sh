@@ -1,10 +1,12 @@
 #!/bin/bash
 # detsharectl administers and watches a daemon on the software GPU while programs run.
 #
-#   control_test.sh DETSHARECTL DETSHARE DETSHARED NOISE LIBCUDA...
+#   control_test.sh DETSHARECTL DETSHARE DETSHARED NOISE POLICY LIBCUDA...
+#
+# POLICY is a policy in a shared object.
 set -u
 if [ "${1:-}" != inside ]; then
-  export CTL=$PWD/$1 NOISE=$PWD/$4 DETSHARE_DAEMON=$PWD/$3 DETSHARE_LIB_DIR=$PWD/$(dirname "$5")
+  export CTL=$PWD/$1 NOISE=$PWD/$4 POLICY=$PWD/$5 DETSHARE_DAEMON=$PWD/$3 DETSHARE_LIB_DIR=$PWD/$(dirname "$6")
   exec "$2" run --standalone=soft -- "$0" inside
 fi
 
@@ -40,6 +42,21 @@ expect 0 policy
 says '^\* *auto'
 expect 0 policy show fair
 says DEFAULT
+expect 0 policy set "$POLICY"
+expect 0 policy
+says "^\* *$POLICY"
+expect 0 policy show
+says 'none of them is set'
+expect 0 policy set "$POLICY" --param window=200us
+expect 0 policy show --json
+says '"value": "200us"'
+expect 0 policy show
+says "^$POLICY (in force)"
+says '^window *200us'
+expect 1 policy set "./$(basename "$POLICY")"
+says 'must be absolute'
+expect 1 policy set "$(basename "$POLICY")"
+says 'shared objects by their absolute paths'
 expect 0 policy set priority
 expect 0 status
 says 'policy priority'

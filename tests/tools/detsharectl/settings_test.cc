@@ -47,6 +47,21 @@ TEST_CASE("One policy is shown with what its parameters mean") {
   CHECK(std::string(unknown.status().message()).find("priority, whole") != std::string::npos);
 }
 
+TEST_CASE("A shared object in force is marked, and shown with the parameters that are set") {
+  proto::Policies policies = TwoPolicies();
+  *policies.mutable_current() = {};
+  policies.mutable_current()->set_name("/etc/own.so");
+  policies.add_policies()->set_name("/etc/own.so");
+  CHECK(PoliciesText(policies).find("*  /etc/own.so") != std::string::npos);
+  CHECK(PolicyText(policies, "")->find("/etc/own.so (in force)\nIts parameters are known to") == 0);
+  (*policies.mutable_current()->mutable_parameters())["window"] = "3ms";
+  policies.mutable_policies(2)->add_parameters()->set_name("window");
+  const std::string shown = *PolicyText(policies, "");
+  CHECK(shown.find("window") < shown.find("3ms"));
+  CHECK(shown.find("DEFAULT") == std::string::npos);
+  CHECK(nlohmann::json::parse(PoliciesJson(policies))[2]["decides"] == true);
+}
+
 TEST_CASE("Parameters are NAME=VALUE") {
   proto::PolicySetting setting;
   CHECK(AddParameters({"a=1", "b=x=y"}, &setting).ok());

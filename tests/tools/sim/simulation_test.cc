@@ -1,6 +1,8 @@
 #include "tools/sim/simulation.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <vector>
 
 #include "policy/registry.h"
 #include "tools/sim/report.h"
@@ -93,6 +95,15 @@ TEST_CASE("Programs that fit nowhere are counted") {
       *Simulate(options, Generated("azure-llm", 1, 1, 0.01), Nothing);
   CHECK(summaries[0].unplaced == 3);
   CHECK(summaries[0].programs == 3);
+}
+
+TEST_CASE("A shared object whose decisions had to be corrected gives a warning") {
+  Options options;
+  options.hours = 0.001;
+  options.policies = {"fair", std::filesystem::absolute("tests/policy/wild_policy.so").string()};
+  const auto summaries = *Simulate(options, Generated("azure-llm", 1, 1, 0.001), Nothing);
+  CHECK(summaries[0].warning.empty());
+  CHECK_THAT(summaries[1].warning, Catch::Contains("the number of grants is 1, not 2"));
 }
 
 TEST_CASE("Unknown policies, placements and parameters are refused with the existing ones") {
