@@ -132,6 +132,12 @@ assert [(run["alone"], run["exclusive_turns"], run["neighbours"]) for run in res
 PYTHON
 [ "$(tenants)" = 0 ] || { echo "FAILED: verify leaves a tenant behind"; failed=1; }
 
+# Who may not change settings cannot verify here, and learns what to do. A tenant endpoint may not.
+endpoint=$("$ctl" --socket "$socket" endpoint open web)
+expect 2 --socket "$endpoint/detshared.sock" --neighbours 0 -- "$program" 0
+says 'run verify as root or as a member of the daemon.s admin_group, or with --standalone'
+grep -q equal "$folder/out" "$folder/err" && { echo "FAILED: says that bits are equal"; failed=1; }
+
 # Somebody takes the setting back meanwhile.
 cat >"$folder/reloads" <<SCRIPT
 #!/bin/bash
