@@ -443,10 +443,16 @@ class Device {
   // CUdevice_P2PAttribute -> value. Access is supported if CUDA reports so for the pair. Never
   // changes.
   virtual std::map<int, int> PeerAttributes(const Device& other) const { return {}; }
+  struct Limit {
+    // What this session requested, as the device rounds it, independent of other sessions.
+    uint64_t value = 0;
+    // What its kernels get. It is less than `value` if sessions share the limit and it cannot grow
+    // any more.
+    uint64_t in_force = 0;
+  };
   // Sets a limit of a context (CUlimit). Devices that share one limit among sessions keep the
-  // largest. Returns the value that this session requested, as the device rounds it, independent of
-  // other sessions.
-  virtual absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) = 0;
+  // largest.
+  virtual absl::StatusOr<Limit> SetLimit(AddressSpace& space, int limit, uint64_t value) = 0;
 
   // Cache lines that launches made persisting become normal lines again. Does nothing on devices
   // without such a cache.

@@ -21,6 +21,7 @@ struct SessionDevice {
   std::unique_ptr<GpuCoroutine> coroutine;
   std::unique_ptr<DeviceMemory> memory;
   std::shared_ptr<Quota> quota;  // of device memory; null: unlimited
+  bool limit_noted = false;      // the log says that the program gets less than a limit it set
 };
 
 }  // namespace detshare

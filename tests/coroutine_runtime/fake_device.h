@@ -237,7 +237,9 @@ class FakeDevice : public Device {
                                        description);
   }
   Memory memory() const override { return Memory{memory_left, properties_.total_memory}; }
-  absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
+  absl::StatusOr<Limit> SetLimit(AddressSpace&, int, uint64_t value) override {
+    return Limit{value, value};
+  }
   absl::Status health() const override { return absl::OkStatus(); }
 
   // Runs everything that can run. Returns the number of items that ran.

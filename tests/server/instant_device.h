@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -321,7 +322,10 @@ class InstantDevice final : public Device {
     return {properties_.total_memory - used.load(), properties_.total_memory};
   }
   std::map<int, int> PeerAttributes(const Device&) const override { return {{2, 1}}; }
-  absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
+  absl::StatusOr<Limit> SetLimit(AddressSpace&, int, uint64_t value) override {
+    return Limit{value, std::min<uint64_t>(value, largest_limit)};
+  }
+  std::atomic<uint64_t> largest_limit{UINT64_MAX};  // that sessions get
   absl::Status health() const override {
     return lost.load() ? CudaError(kCudaErrorIllegalAddress, "lost by the test") : absl::OkStatus();
   }

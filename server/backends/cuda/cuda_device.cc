@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
+#include "server/backends/cuda/context_limit.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_graph.h"
 #include "server/backends/cuda/cuda_library.h"
@@ -295,7 +296,7 @@ std::map<int, int> CudaDevice::PeerAttributes(const Device& other) const {
   return attributes;
 }
 
-absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, uint64_t value) {
+absl::StatusOr<Device::Limit> CudaDevice::SetLimit(AddressSpace& space, int limit, uint64_t value) {
   const auto name = static_cast<CUlimit>(limit);
   const auto attribute = [&](CUdevice_attribute which) {
     return static_cast<uint64_t>(properties_.attributes[which]);
@@ -323,20 +324,26 @@ absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, ui
     default:
       break;
   }
+  Limit set{value, UINT64_MAX};
   MutexLock lock(&limits_mutex_);
   for (CudaGroup* const group : {&context_->ordinary, context_->urgent.get()}) {
     if (group == nullptr) continue;
     group->Enter();
     size_t now = 0;
     DETSHARE_RETURN_IF_ERROR(context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit"));
-    if (value <= now) continue;
-    // May allocate the context's memory for stacks, heap or printf again, which drains the context.
-    DETSHARE_RETURN_IF_ERROR(group->idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
-      group->Enter();
-      return context_->Check(api_->cuCtxSetLimit(name, value), "cuCtxSetLimit");
-    }));
+    uint64_t in_force = now;
+    if (value > now) {
+      // May allocate the context's memory for stacks, heap or printf again, which drains the
+      // context.
+      DETSHARE_RETURN_IF_ERROR(group->idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
+        group->Enter();
+        return context_->Check(RaiseLimit(*api_, name, value, properties_.total_memory, &in_force),
+                               "cuCtxSetLimit");
+      }));
+    }
+    set.in_force = std::min(set.in_force, in_force);
   }
-  return value;
+  return set;
 }
 
 absl::Status CudaDevice::ResetPersistingCache() {

@@ -55,7 +55,7 @@ class CudaDevice final : public Device {
                                                 bool assign_default, uint64_t sibling) override;
   Memory memory() const override;
   std::map<int, int> PeerAttributes(const Device& other) const override;
-  absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override;
+  absl::StatusOr<Limit> SetLimit(AddressSpace& space, int limit, uint64_t value) override;
   absl::Status ResetPersistingCache() override;
   absl::Status health() const override { return context_->health(); }
   ImageDevice* images() override { return images_.get(); }

@@ -275,7 +275,7 @@ class SoftDevice final : public Device {
             {CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 1}};
   }
 
-  absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override {
+  absl::StatusOr<Limit> SetLimit(AddressSpace& space, int limit, uint64_t value) override {
     const std::shared_ptr<SpaceState> state = StateOf(space);
     switch (limit) {
       case CU_LIMIT_STACK_SIZE:
@@ -283,25 +283,28 @@ class SoftDevice final : public Device {
           return CudaError(kCudaErrorInvalidValue, "the stack is larger than 512 KiB");
         value = (value + 15) / 16 * 16;
         state->stack_bytes.store(value, std::memory_order_relaxed);
-        return value;
-      case CU_LIMIT_PRINTF_FIFO_SIZE:
-        return value;  // the host's memory holds what kernels print
+        break;
+      case CU_LIMIT_PRINTF_FIFO_SIZE:  // the host's memory holds what kernels print
+        break;
       case CU_LIMIT_MALLOC_HEAP_SIZE:
         if (!state->SetHeapBytes(value))
           return CudaError(kCudaErrorInvalidValue, "the heap is in use");
-        return value;
-      case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
-        return value;  // kernels cannot launch kernels
+        break;
+      case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:  // kernels cannot launch kernels
+        break;
       case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
         if (value > 128)
           return CudaError(kCudaErrorInvalidValue, "the granularity is larger than 128 bytes");
-        return value;
+        break;
       case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
-        return std::min<uint64_t>(
+        value = std::min<uint64_t>(
             value, AttributeOf(core_.properties, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE));
+        break;
       default:
         return CudaError(kUnsupportedLimit, absl::StrCat("limit ", limit, " cannot be set"));
     }
+    // Each session has limits of its own.
+    return Limit{value, value};
   }
 
   absl::Status health() const override { return absl::OkStatus(); }

@@ -1,10 +1,13 @@
 // Contexts: the handlers wait for their work, destroy them and set limits.
 #include "proto/wire/context.h"
 
+#include <utility>
+
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
+#include "server/base/logging.h"
 #include "server/session/code_table.h"
 #include "server/session/context_table.h"
 #include "server/session/graph_table.h"
@@ -79,10 +82,16 @@ void cuCtxResetPersistingL2Cache(Session& session, const wire::cuCtxResetPersist
 
 void cuCtxSetLimit(Session& session, const wire::cuCtxSetLimit& args, Payload, Reply& reply) {
   SessionDevice& device = session.device();
-  const absl::StatusOr<uint64_t> value =
+  const absl::StatusOr<Device::Limit> limit =
       device.device->SetLimit(*device.space, static_cast<int>(args.limit & 0x7FFFFFFF), args.value);
-  if (!value.ok()) return reply.Send(value.status());
-  reply.Send(wire::cuCtxSetLimit_Reply{*value});
+  if (!limit.ok()) return reply.Send(limit.status());
+  if (limit->in_force < limit->value && !std::exchange(device.limit_noted, true)) {
+    LogWarning(session.label(), ": asks for a limit (CUlimit ", args.limit, ") of ", limit->value,
+               " bytes; its kernels get ", limit->in_force,
+               ", because programs of the same isolation group share it and have used it already. "
+               "Start the program first, or in a group of its own");
+  }
+  reply.Send(wire::cuCtxSetLimit_Reply{limit->value});
 }
 
 }  // namespace detshare::handlers

@@ -535,8 +535,8 @@ TEST_CASE("A session reads the limit that it asked for while the largest holds")
   if (gpu == nullptr) return;
   Session session(*gpu), other(*gpu, 40 * kMiB, 1);
   const uint64_t before = gpu->properties().limits[0];  // the stack
-  CHECK(gpu->SetLimit(*session.space, 0, before * 4).value() == before * 4);
-  CHECK(gpu->SetLimit(*other.space, 0, before).value() == before);
+  CHECK(gpu->SetLimit(*session.space, 0, before * 4)->value == before * 4);
+  CHECK(gpu->SetLimit(*other.space, 0, before)->value == before);
   CHECK_FALSE(gpu->SetLimit(*session.space, 12345, 1).ok());
   const auto api = cuda::OpenDriver("");
   REQUIRE_OK(api.status());

@@ -411,15 +411,21 @@ TEST_CASE("kernels allocate from the session's heap") {
     REQUIRE(out[i][15] == i);
   }
   CHECK_FALSE(device->SetLimit(session.space(), CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20).ok());
+  // A heap in use says nothing about the heaps of other sessions.
+  TestSession neighbour(device, 1);
+  CHECK(device->SetLimit(neighbour.space(), CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20).ok());
 }
 
 TEST_CASE("limits are set within their bounds") {
   TestDevice device;
   TestSession session(device, 0);
-  CHECK(Require(device->SetLimit(session.space(), CU_LIMIT_STACK_SIZE, 4000)) == 4000);
-  CHECK(Require(device->SetLimit(session.space(), CU_LIMIT_STACK_SIZE, 4001)) == 4016);
+  CHECK(Require(device->SetLimit(session.space(), CU_LIMIT_STACK_SIZE, 4000)).value == 4000);
+  CHECK(Require(device->SetLimit(session.space(), CU_LIMIT_STACK_SIZE, 4001)).value == 4016);
   CHECK_FALSE(device->SetLimit(session.space(), CU_LIMIT_STACK_SIZE, 1ull << 40).ok());
-  CHECK(Require(device->SetLimit(session.space(), CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20)) == 1 << 20);
+  const Device::Limit heap =
+      Require(device->SetLimit(session.space(), CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20));
+  CHECK(heap.value == 1 << 20);
+  CHECK(heap.in_force == 1 << 20);
   CHECK_FALSE(device->SetLimit(session.space(), CU_LIMIT_CIG_ENABLED, 1).ok());
   CHECK_FALSE(device->SetLimit(session.space(), -1, 1).ok());
 }
