@@ -537,7 +537,11 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
       *static_cast<cuuint64_t*>(value) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  ResetGraphMemoryHigh(static_cast<uint16_t>(device));
+  if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) {
+    ResetUsedGraphMemoryHigh(static_cast<uint16_t>(device));
+  } else {
+    ResetReservedGraphMemoryHigh(static_cast<uint16_t>(device));
+  }
   return CUDA_SUCCESS;
 }
 

@@ -23,9 +23,14 @@ struct Target {
   }
 };
 
-CUresult Find(CUfunction function, Target* target) {
-  Context* context;
-  if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
+// The context is that of the stream, or the current one if there is no such stream.
+CUresult Find(CUfunction function, Target* target, CUstream handle = nullptr) {
+  const Stream* stream =
+      objects().streams.Find(HandleKind::kStream, reinterpret_cast<uint64_t>(handle));
+  Context* context = stream != nullptr ? stream->context : nullptr;
+  if (context == nullptr) {
+    if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
+  }
   Kernel* kernel = FindFunction(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   target->device = context->device;
@@ -57,6 +62,7 @@ CUresult Ask(const Target& target, const Key& key, Op op, const Args& args,
 }
 
 bool ShapeValid(const CUlaunchConfig& config) {
+  if (config.attrs == nullptr && config.numAttrs != 0) return false;
   return config.gridDimX != 0 && config.gridDimY != 0 && config.gridDimZ != 0 &&
          config.blockDimX != 0 && config.blockDimY != 0 && config.blockDimZ != 0;
 }
@@ -160,8 +166,9 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
 CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                             const CUlaunchConfig* config) {
   Target target;
-  if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
-  if (config == nullptr || !ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = Find(func, &target, config->hStream); result != CUDA_SUCCESS)
+    return result;
+  if (!ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
   using Reply = wire::cuOccupancyMaxPotentialClusterSize_Reply;
   const Key key{kPotentialClusterSize, Pack(config->gridDimX, config->gridDimY),
                 Pack(config->gridDimZ, config->blockDimX),
@@ -182,8 +189,9 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                       const CUlaunchConfig* config) {
   Target target;
-  if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
-  if (config == nullptr || !ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = Find(func, &target, config->hStream); result != CUDA_SUCCESS)
+    return result;
+  if (!ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
   uint32_t cluster[3];
   if (const CUresult result = ClusterOf(target, *config, cluster); result != CUDA_SUCCESS)
     return result;

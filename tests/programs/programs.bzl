@@ -125,6 +125,7 @@ PROGRAMS = [
     _program("pointer_attributes"),
     _program("prefix_sum"),
     _program("profiler_ranges"),
+    _program("query_arguments", tags = ["driver_api"]),
     _program("queue_behind_stall"),
     _program("registered_memory"),
     _program("registered_shared", tags = ["fork"]),

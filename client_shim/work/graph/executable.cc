@@ -41,6 +41,8 @@ struct GraphExec {
   std::shared_ptr<ExecResources> resources;
   // The memory that a launch allocates for later work, and the memory that it frees.
   std::vector<std::shared_ptr<GraphMemory>> allocates, frees;
+  // The memory that a launch allocates and frees, until the first launch.
+  std::vector<std::shared_ptr<GraphMemory>> temporary;
   std::vector<uint64_t> values;  // of the launch that is being prepared
   // For digests: the nodes that copy to pinned memory, and the last kernel's name.
   std::vector<const GraphNode*> reads;
@@ -149,11 +151,19 @@ void FindReads(GraphExec& exec) {
   });
 }
 
+// Called when one of the fields that it reads has changed.
+void UpdatePlain(GraphExec& exec) {
+  exec.plain.store(exec.flat.values.empty() && exec.allocates.empty() && exec.frees.empty() &&
+                       exec.temporary.empty() && g_read_digest == nullptr,
+                   std::memory_order_release);
+}
+
 // Collects everything about the snapshot that launches need.
 void PrepareLaunches(GraphExec& exec) {
   exec.nodes.clear();
   exec.allocates.clear();
   exec.frees.clear();
+  exec.temporary.clear();
   std::vector<std::shared_ptr<GraphMemory>> allocated, freed;
   ForEachNode(*exec.snapshot, [&](GraphNode& node) {
     exec.nodes[node.original] = &node;
@@ -164,16 +174,14 @@ void PrepareLaunches(GraphExec& exec) {
     return std::find(list.begin(), list.end(), memory) != list.end();
   };
   for (const auto& memory : allocated) {
-    if (!in(memory, freed)) exec.allocates.push_back(memory);
+    (in(memory, freed) ? exec.temporary : exec.allocates).push_back(memory);
   }
   for (const auto& memory : freed) {
     if (!in(memory, allocated)) exec.frees.push_back(memory);
   }
   exec.values.resize(exec.flat.values.size());
   if (g_read_digest != nullptr) FindReads(exec);
-  exec.plain.store(exec.flat.values.empty() && exec.allocates.empty() && exec.frees.empty() &&
-                       g_read_digest == nullptr,
-                   std::memory_order_release);
+  UpdatePlain(exec);
 }
 
 // Calls `then` on the thread of host functions when all earlier work of the context is complete.
@@ -222,6 +230,7 @@ void Release(GraphExec& exec) {
   exec.flat = {};
   exec.allocates.clear();
   exec.frees.clear();
+  exec.temporary.clear();
 }
 
 // Finds the node of the program's graph that a reply refuses.
@@ -356,6 +365,11 @@ CUresult LaunchWithValues(GraphExec& exec, Stream& stream) {
   if (result != CUDA_SUCCESS) return result;
   for (const auto& memory : exec.allocates) SetAllocated(memory, true);
   for (const auto& memory : exec.frees) SetAllocated(memory, false);
+  if (!exec.temporary.empty()) {
+    for (const auto& memory : exec.temporary) NoteUse(*memory);
+    exec.temporary.clear();
+    UpdatePlain(exec);
+  }
   if (g_read_digest != nullptr) [[unlikely]]
     DigestLaunch(exec, stream);
   return CUDA_SUCCESS;

@@ -27,6 +27,15 @@ Registry& registry() {
 // The number of memories. Programs without any pay one load when they free memory.
 std::atomic<uint64_t> g_count{0};
 
+// Needs the registry's mutex.
+void CountUse(GraphMemory& memory) {
+  if (memory.used) return;
+  memory.used = true;
+  GraphMemoryUse& use = registry().use[memory.context.device];
+  use.used += memory.bytes;
+  use.used_high = std::max(use.used_high, use.used);
+}
+
 }  // namespace
 
 GraphMemory::~GraphMemory() {
@@ -92,14 +101,15 @@ void SetAllocated(const std::shared_ptr<GraphMemory>& memory, bool allocated) {
   const std::lock_guard lock(registry().mutex);
   if (allocated) {
     registry().allocated[memory->address] = memory;
-    if (memory->used) return;
-    memory->used = true;
-    GraphMemoryUse& use = registry().use[memory->context.device];
-    use.used += memory->bytes;
-    use.used_high = std::max(use.used_high, use.used);
+    CountUse(*memory);
   } else {
     registry().allocated.erase(memory->address);
   }
+}
+
+void NoteUse(GraphMemory& memory) {
+  const std::lock_guard lock(registry().mutex);
+  CountUse(memory);
 }
 
 bool FreeIfGraphMemory(uint64_t address, CUresult* result) {
@@ -116,11 +126,16 @@ GraphMemoryUse UseOfGraphMemory(uint16_t device) {
   return registry().use[device];
 }
 
-void ResetGraphMemoryHigh(uint16_t device) {
+void ResetUsedGraphMemoryHigh(uint16_t device) {
+  const std::lock_guard lock(registry().mutex);
+  GraphMemoryUse& use = registry().use[device];
+  use.used_high = use.used;
+}
+
+void ResetReservedGraphMemoryHigh(uint16_t device) {
   const std::lock_guard lock(registry().mutex);
   GraphMemoryUse& use = registry().use[device];
   use.reserved_high = use.reserved;
-  use.used_high = use.used;
 }
 
 void ForgetGraphMemory(ContextId context) {

@@ -21,7 +21,7 @@ struct GraphMemory {
   uint64_t owner = 0;            // handle of the graph with the node; the graph may have ended
   bool freed_by_owner = false;   // that graph has a node that frees the memory
   bool freed_by_others = false;  // another graph has such a node
-  bool used = false;             // a launch has allocated it; needs the registry's mutex
+  bool used = false;             // a launch has used it; needs the registry's mutex
 
   GraphMemory() = default;
   GraphMemory(const GraphMemory&) = delete;
@@ -38,6 +38,8 @@ std::shared_ptr<GraphMemory> FindGraphMemory(uint64_t address);
 // Whether a launch has allocated the memory and it was not freed since.
 bool IsAllocated(const GraphMemory& memory);
 void SetAllocated(const std::shared_ptr<GraphMemory>& memory, bool allocated);
+// Notes that a launch uses the memory.
+void NoteUse(GraphMemory& memory);
 
 // For calls that free memory: returns whether the memory belongs to a graph. If so, *result is the
 // result of the call: CUDA_ERROR_INVALID_VALUE if the memory is not allocated.
@@ -49,7 +51,9 @@ struct GraphMemoryUse {
   uint64_t used = 0, used_high = 0;
 };
 GraphMemoryUse UseOfGraphMemory(uint16_t device);
-void ResetGraphMemoryHigh(uint16_t device);
+// Each sets one high-water mark to the present value.
+void ResetUsedGraphMemoryHigh(uint16_t device);
+void ResetReservedGraphMemoryHigh(uint16_t device);
 
 // Forgets the memory of context life `context`, which is over.
 void ForgetGraphMemory(ContextId context);

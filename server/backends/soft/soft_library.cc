@@ -216,12 +216,16 @@ absl::StatusOr<int> SoftKernel::MaxActiveClusters(const LaunchShape& shape) {
   const absl::StatusOr<int> largest = MaxPotentialClusterSize(shape);
   if (!largest.ok()) return largest.status();
   const std::array<int32_t, 24> a = attributes();
-  uint64_t blocks = uint64_t{shape.cluster.x} * shape.cluster.y * shape.cluster.z;
-  if (blocks == 0) {
-    blocks = 1;
-    for (int i = 0; i < 3; ++i)
-      blocks *= std::max(1, a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
+  std::array<uint32_t, 3> sides{shape.cluster.x, shape.cluster.y, shape.cluster.z};
+  if (std::count(sides.begin(), sides.end(), 0u) != 0) {
+    for (int i = 0; i < 3; ++i) {
+      sides[i] =
+          static_cast<uint32_t>(std::max(1, a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]));
+    }
   }
+  // Code may name any sides, so their product may need more than 64 bits.
+  uint64_t blocks = 1;
+  for (const uint32_t side : sides) blocks *= std::min(side, static_cast<uint32_t>(*largest) + 1);
   if (blocks > static_cast<uint64_t>(*largest)) {
     return CudaError(kCudaErrorInvalidClusterSize, "the cluster is larger than the kernel allows");
   }

@@ -340,6 +340,28 @@ TEST_CASE("blocks of a cluster see each other's shared memory, and clusters have
   CHECK(Require(session.kernel("SmIds").MaxPotentialClusterSize(shape)) == 8);
 }
 
+TEST_CASE("a cluster that no device has is refused, also where the product of its sides is 0") {
+  TestDevice device;
+  TestSession session(device, 0);
+  LaunchShape shape;
+  shape.grid = shape.block = {1};
+  for (const char* sides : {"1073741824, 1073741824, 16", "4294967295, 1, 1", "4, 4, 1"}) {
+    const std::unique_ptr<Library> library =
+        session.Load(std::string(".version 8.0\n.target sm_90\n.address_size 64\n"
+                                 ".visible .entry Wide() .reqnctapercluster ") +
+                     sides + " { ret; }\n");
+    Kernel& kernel = *Require(library->GetKernel("Wide"));
+    INFO(sides);
+    // A side of 2^32 - 1 blocks is -1 as an attribute, and so none.
+    const bool refused = std::string_view(sides).substr(0, 4) != "4294";
+    CHECK((CudaResultOf(kernel.MaxActiveClusters(shape).status()) ==
+           kCudaErrorInvalidClusterSize) == refused);
+  }
+  shape.cluster = {1u << 22, 1u << 21, 1u << 21};
+  CHECK(CudaResultOf(session.kernel("ClusterRank").MaxActiveClusters(shape).status()) ==
+        kCudaErrorInvalidClusterSize);
+}
+
 TEST_CASE("the occupancy equals that of the toolkit") {
   TestDevice device;
   TestSession session(device, 0);
