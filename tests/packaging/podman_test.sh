@@ -2,7 +2,7 @@
 # Runs a CUDA program in containers of podman, with `--device detshare.io/gpu=TENANT` and nothing
 # else: a daemon, two endpoints with a limit of memory each, and the specification that
 # `detsharectl cdi generate` prints. The image is an older Debian. Needs root, podman, runc and
-# Debian's mirror; 90 s. Not part of ./tools/test:
+# Debian's mirror; 40 s. Not part of ./tools/test:
 #
 #   apt-get install podman runc debootstrap
 #   bazel test //tests/packaging:podman_test [--test_env=RELEASE=bullseye]
