@@ -18,6 +18,7 @@ namespace {
 
 struct Entry {
   absl::string_view name;
+  absl::string_view purpose;
   absl::StatusOr<std::unique_ptr<Policy>> (*create)(const Options&);
   absl::Span<const Parameter> (*parameters)();
 };
@@ -25,13 +26,16 @@ struct Entry {
 absl::Span<const Parameter> None() { return {}; }
 
 constexpr Entry kPolicies[] = {
-    {"auto", CreateAutomatic, AutomaticParameters},
-    {"tpot-first", CreateTpotFirst, TpotFirstParameters},
-    {"priority", CreatePriority, PriorityParameters},
-    {"fair", CreateFair, FairParameters},
-    {"temporal", CreateTemporal, TemporalParameters},
-    {"static", CreateStaticShares, None},
-    {"whole", CreateWhole, None},
+    {"auto", "any mix of programs, and tenants of which nothing is known", CreateAutomatic,
+     AutomaticParameters},
+    {"tpot-first", "serving of language models, beside any other work", CreateTpotFirst,
+     TpotFirstParameters},
+    {"priority", "latency tenants beside batch", CreatePriority, PriorityParameters},
+    {"fair", "equal tenants, or shares by weight", CreateFair, FairParameters},
+    {"temporal", "exact shares of time; programs that depend on the order of blocks",
+     CreateTemporal, TemporalParameters},
+    {"static", "hard shares of the SMs", CreateStaticShares, None},
+    {"whole", "a baseline: the hardware shares", CreateWhole, None},
 };
 
 absl::StatusOr<const Entry*> Find(absl::string_view name) {
@@ -70,6 +74,11 @@ absl::StatusOr<absl::Span<const Parameter>> ParametersOf(std::string_view name) 
   absl::StatusOr<const Entry*> entry = Find({name.data(), name.size()});
   if (!entry.ok()) return entry.status();
   return (*entry)->parameters();
+}
+
+std::string PurposeOf(std::string_view name) {
+  absl::StatusOr<const Entry*> entry = Find({name.data(), name.size()});
+  return entry.ok() ? std::string((*entry)->purpose) : "";
 }
 
 std::vector<std::string> PolicyNames() {

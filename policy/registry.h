@@ -24,6 +24,9 @@ absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name, cons
 // The parameters that CreatePolicy() takes for that policy. NotFound for an unknown name, and for
 // shared objects, which check their parameters themselves.
 absl::StatusOr<absl::Span<const Parameter>> ParametersOf(std::string_view name);
+// The workloads that the policy is for, in a few words for people; "" for an unknown name and for
+// shared objects.
+std::string PurposeOf(std::string_view name);
 std::vector<std::string> PolicyNames();
 
 }  // namespace detshare::policy

@@ -69,6 +69,7 @@ void DescribePolicies(const proto::PolicySetting& current, proto::Policies* poli
   for (const std::string& name : policy::PolicyNames()) {
     proto::PolicyInfo* const policy = policies->add_policies();
     policy->set_name(name);
+    policy->set_purpose(policy::PurposeOf(name));
     const auto parameters = policy::ParametersOf(name);
     if (!parameters.ok()) continue;
     for (const policy::Parameter& parameter : *parameters) {

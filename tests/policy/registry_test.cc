@@ -14,6 +14,7 @@ bool Says(const absl::Status& status, const std::string& text) {
 
 TEST_CASE("Every parameter's default is within its bounds and can be set") {
   for (const std::string& name : PolicyNames()) {
+    CHECK_FALSE(PurposeOf(name).empty());
     const auto parameters = *ParametersOf(name);
     for (const Parameter& parameter : parameters) {
       INFO(name << " " << parameter.name);

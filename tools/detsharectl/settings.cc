@@ -84,6 +84,7 @@ ordered_json ToJson(const proto::Policies& policies, const proto::PolicyInfo& po
     parameters.push_back(std::move(one));
   }
   return {{"name", policy.name()},
+          {"purpose", policy.purpose()},
           {"decides", policies.current().name() == policy.name()},
           {"parameters", std::move(parameters)}};
 }
@@ -91,17 +92,20 @@ ordered_json ToJson(const proto::Policies& policies, const proto::PolicyInfo& po
 }  // namespace
 
 std::string PoliciesText(const proto::Policies& policies, size_t width) {
-  text::Table table({"", "POLICY", "PARAMETERS"});
+  text::Table table({"", "POLICY", "FOR"});
   for (const proto::PolicyInfo& policy : policies.policies()) {
-    std::string parameters;
-    for (const proto::ParameterInfo& parameter : policy.parameters()) {
-      const std::string value = ValueOf(policies, policy, parameter);
-      absl::StrAppend(&parameters, parameters.empty() ? "" : ", ", parameter.name(),
-                      value.empty() ? "" : "=", value);
-    }
-    table.Add({policies.current().name() == policy.name() ? "*" : "", policy.name(), parameters});
+    const std::string purpose = policy.purpose().empty() ? "-" : policy.purpose();
+    table.Add({policies.current().name() == policy.name() ? "*" : "", policy.name(), purpose});
   }
-  return table.ToString(0, width);
+  const std::map<std::string, std::string> set(policies.current().parameters().begin(),
+                                               policies.current().parameters().end());
+  std::string values;
+  for (const auto& [name, value] : set)
+    absl::StrAppend(&values, values.empty() ? "" : ", ", name, "=", value);
+  std::string out = table.ToString(0, width);
+  if (!values.empty())
+    absl::StrAppend(&out, "\nSet for ", policies.current().name(), ": ", values, "\n");
+  return out;
 }
 
 absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name,

@@ -20,16 +20,19 @@ proto::Policies TwoPolicies() {
     parameter->set_max("1s");
     parameter->set_help("how long");
   }
+  priority->set_purpose("latency beside batch");
   policies.add_policies()->set_name("whole");
   return policies;
 }
 
 TEST_CASE("Policies are listed with the active one and the values in force") {
   const std::string text = PoliciesText(TwoPolicies());
-  CHECK(text.find("*  priority  window=3ms, grace=1ms") != std::string::npos);
+  CHECK(text.find("*  priority  latency beside batch") != std::string::npos);
+  CHECK(text.find("Set for priority: window=3ms\n") != std::string::npos);
   CHECK(text.find("whole") != std::string::npos);
   const auto json = nlohmann::json::parse(PoliciesJson(TwoPolicies()));
   CHECK(json[0]["decides"] == true);
+  CHECK(json[0]["purpose"] == "latency beside batch");
   CHECK(json[0]["parameters"][0]["value"] == "3ms");
   CHECK(json[1]["decides"] == false);
 }
