@@ -199,9 +199,8 @@ absl::StatusOr<uint64_t> CreateSurface(Session& session, const wire::cuSurfObjec
   DETSHARE_RETURN_IF_ERROR(CheckRoom(session));
   std::shared_ptr<Array> array = session.images().FindArray(&session.device(), args.array);
   if (array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
-  const ArrayDescription& description = array->description();
-  if (args.level >= description.level_count() || (description.flags & kArraySurface) == 0)
-    return InvalidValue("an array that is not for surfaces, or has no such level");
+  if (args.level >= array->description().level_count())
+    return InvalidValue("a level that the array does not have");
   DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<ImageObject> surface,
                             device->CreateSurface(*session.device().space, array, args.level));
   const uint64_t handle = surface->handle();

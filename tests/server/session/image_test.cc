@@ -237,10 +237,11 @@ TEST_CASE("Views do not exceed their array") {
   CHECK(view(layers, {8, 8, 5, kFourBytes, 0, 0, 0, 3, 0}) == kInvalid);
 }
 
-TEST_CASE("A surface needs an array that was made for surfaces") {
+TEST_CASE("A surface needs a level of an array, which need not be made for surfaces") {
   ImageFixture f;
   const ArrayId array = f.Create({8, 8, 0, kFloat, 1, 0, 0});
-  CHECK(f.client.ring->Call(Op::cuSurfObjectCreate, wire::cuSurfObjectCreate{array, 0}) ==
+  CHECK(f.client.ring->Call(Op::cuSurfObjectCreate, wire::cuSurfObjectCreate{array, 0}) == 0);
+  CHECK(f.client.ring->Call(Op::cuSurfObjectCreate, wire::cuSurfObjectCreate{array, 1}) ==
         kInvalid);
   const ArrayId writable = f.Create({8, 8, 0, kFloat, 1, kArraySurface, 2});
   CHECK(f.client.ring->Call(Op::cuSurfObjectCreate, wire::cuSurfObjectCreate{writable, 2}) ==
