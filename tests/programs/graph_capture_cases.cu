@@ -106,8 +106,8 @@ void End(const char* what, unsigned want) {
   if (graph != nullptr) ShowLaunch(what, graph, want);
 }
 
-// Ends a capture that failed.
-void EndFailed(const char* what, CUresult want) {
+// Ends a capture whose graph is not to run.
+void EndUnused(const char* what, CUresult want) {
   CUgraph graph = nullptr;
   const CUresult result = cuStreamEndCapture(origin, &graph);
   REQUIRE((graph != nullptr) == (result == CUDA_SUCCESS));
@@ -377,7 +377,7 @@ void ForgetsToJoin(bool destroy, bool joined_before) {
     AddStep(joined, 4);
   }
   if (destroy) CHECK_CU(cuStreamDestroy(joined));
-  EndFailed(joined_before ? "work after the join, in a stream that is destroyed"
+  EndUnused(joined_before ? "work after the join, in a stream that is destroyed"
             : destroy     ? "a stream that is destroyed and not joined back"
                           : "a stream that is not joined back",
             CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
@@ -572,6 +572,23 @@ void ChangesDependencies() {
   CHECK_CU(cuStreamDestroy(joined));
 }
 
+// What the program does to the graph itself does not count as a fork without a join.
+void ChangesGraph() {
+  const CUstream joined = NewStream();
+  Begin();
+  const CUdeviceptr memory = reinterpret_cast<CUdeviceptr>(x);
+  AddStep(origin, 2);
+  Order(origin, joined);
+  CHECK_CU(cuMemsetD32Async(memory, 5, 1, joined));
+  CUgraphNode forked = InfoOf(joined).dependencies.at(0);
+  Order(joined, origin);
+  AddStep(origin, 3);
+  CUgraphNode last = InfoOf(origin).dependencies.at(0);
+  CHECK_CU(cuGraphRemoveDependencies(InfoOf(origin).graph, &forked, &last, nullptr, 1));
+  EndUnused("an edge that is removed from the graph", CUDA_SUCCESS);
+  CHECK_CU(cuStreamDestroy(joined));
+}
+
 // ---- several captures at once
 
 constexpr unsigned kRounds = 4;
@@ -651,7 +668,7 @@ void Invalidated() {
        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   REQUIRE(StatusOf(origin) == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
   REQUIRE(StatusOf(joined) == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-  EndFailed("an invalidated capture", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EndUnused("an invalidated capture", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   REQUIRE(StatusOf(joined) == CU_STREAM_CAPTURE_STATUS_NONE);
   CHECK_CU(cuStreamDestroy(joined));
   Begin();
@@ -697,6 +714,7 @@ int main() {
   CapturesBodies();
   Asks();
   ChangesDependencies();
+  ChangesGraph();
 
   CapturesAtOnce("captures at once, global", CU_STREAM_CAPTURE_MODE_GLOBAL);
   CapturesAtOnce("captures at once, thread-local", CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);

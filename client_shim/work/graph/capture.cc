@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <thread>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace detshare::shim {
@@ -28,7 +29,9 @@ struct Sequence {
   std::thread::id thread;
   bool invalidated = false;
   std::map<Stream*, Tail> tails;
-  std::vector<GraphEdge> ended;                     // on which streams depended that were destroyed
+  std::vector<GraphEdge> ended;  // on which streams depended that were destroyed
+  // Behind what each node was captured. The program may have removed edges from the graph since.
+  std::unordered_map<const GraphNode*, std::vector<GraphEdge>> captured;
   std::map<Event*, std::vector<GraphEdge>> events;  // the events that were recorded in it
 };
 
@@ -170,6 +173,8 @@ bool Joined(const Sequence& sequence) {
     const GraphNode* node = left.back();
     left.pop_back();
     visit(node->dependencies);
+    const auto captured = sequence.captured.find(node);
+    if (captured != sequence.captured.end()) visit(captured->second);
   }
   const auto joined = [&](const std::vector<GraphEdge>& edges) {
     return std::all_of(edges.begin(), edges.end(),
@@ -297,6 +302,7 @@ CUresult AddToCapture(Stream& stream, NodeBody body, const CaptureOptions& optio
   const CUresult result = AddNode(*sequence->graph, std::move(body), edges, &node);
   if (result != CUDA_SUCCESS) return Invalidate(*sequence, result);
   tail.dependencies = {{node, {}}};
+  sequence->captured[node] = std::move(edges);
   for (const CaptureOptions::Record& record : options.records) {
     sequence->events[record.event] = {{node, record.data}};
     record.event->capture.store(sequence->id, std::memory_order_release);
