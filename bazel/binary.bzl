@@ -1,6 +1,7 @@
 """Programs that tests run and //:bundle ships."""
 
 load("//bazel:cc.bzl", "cc_binary", "cc_library")
+load("//third_party/glibc:defs.bzl", "SINCE_2_17_DEPS", "SINCE_2_17_INPUTS", "SINCE_2_17_LINKOPTS")
 
 def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], any_image = False, **kwargs):
     """Links one program twice: as `name` and as `name`_bundled.
@@ -37,16 +38,9 @@ def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], any_image 
     glibc_deps = ["//third_party/glibc:arc4random"]
     glibc_inputs = []
     if any_image:
-        glibc_options = [
-            "-L$(BINDIR)/third_party/glibc",
-            "-Wl,--no-as-needed",
-            "-lpthread",
-            "-ldl",
-            "-lrt",
-            "-Wl,--as-needed",
-        ]
-        glibc_deps += ["//third_party/glibc:since_2_17", "//third_party/glibc:start_2_17"]
-        glibc_inputs = ["//third_party/glibc:link_stubs"]
+        glibc_options = SINCE_2_17_LINKOPTS
+        glibc_deps += SINCE_2_17_DEPS + ["//third_party/glibc:start_2_17"]
+        glibc_inputs = SINCE_2_17_INPUTS
     cc_binary(
         name = name + "_bundled",
         linkopts = linkopts + glibc_options + [

@@ -1,5 +1,6 @@
 """Shared objects that are loaded into users' processes."""
 
+load("//third_party/glibc:defs.bzl", "SINCE_2_17_DEPS", "SINCE_2_17_INPUTS", "SINCE_2_17_LINKOPTS")
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 
 _OPTIONS = ["//command_line_option:" + o for o in ["copt", "linkopt", "platform_suffix"]]
@@ -68,9 +69,8 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
         name = "lib%s_linked.so" % name.replace(".", "_"),
         srcs = srcs,
         linkshared = True,
-        linkopts = [
+        linkopts = SINCE_2_17_LINKOPTS + [
             "-fuse-ld=bfd",  # gold and lld export weak symbols in spite of a version script
-            "-L$(BINDIR)/third_party/glibc",
             "-L$(BINDIR)/third_party/archives",
             "-Wl,--version-script=$(location %s)" % version_script,
             "-Wl,-soname=%s" % soname,
@@ -81,22 +81,13 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
             "-Wl,-s",
             "-static-libgcc",
             "-static-libstdc++",
-            "-Wl,--no-as-needed",
-            "-lpthread",
-            "-ldl",
-            "-lrt",
-            "-Wl,--as-needed",
         ],
-        additional_linker_inputs = [
+        additional_linker_inputs = SINCE_2_17_INPUTS + [
             version_script,
             "//third_party/archives",
-            "//third_party/glibc:link_stubs",
         ],
         tags = ["manual"],
-        deps = deps + [
-            "//third_party/glibc:arc4random",
-            "//third_party/glibc:since_2_17",
-        ],
+        deps = deps + SINCE_2_17_DEPS + ["//third_party/glibc:arc4random"],
     )
     _shared_library(
         name = name,
