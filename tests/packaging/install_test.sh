@@ -28,10 +28,11 @@ root=$work/root
 trap 'rm -rf --one-file-system "$work"' EXIT
 
 # ---- the packages, in two versions
-mkdir -p "$work"/{built/bin,built/lib/detshare,one,two}
+mkdir -p "$work"/{built/bin,built/lib/detshare,built/examples,one,two}
 for file in "$@"; do
   case $(basename "$file") in
     *.so.1) to=lib/detshare/$(basename "$file") ;;
+    vector_add* | check.h) to=examples/$(basename "$file") ;;
     detshare.toml | detshare.toml.5) to=$(basename "$file") ;;
     *) to=bin/$(basename "$file") ;;
   esac

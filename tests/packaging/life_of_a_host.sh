@@ -94,7 +94,7 @@ done
 
 if [ -n "$metrics" ]; then
   exec {scrape}<>"/dev/tcp/127.0.0.1/$port"
-  printf 'GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&"$scrape"
+  printf 'GET /metrics HTTP/1.1\r\nHost: localhost:%s\r\nConnection: close\r\n\r\n' "$port" >&"$scrape"
   timeout 20 cat <&"$scrape" >metrics
   exec {scrape}>&-
   for tenant in interactive training; do

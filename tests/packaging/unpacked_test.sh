@@ -10,10 +10,11 @@ make_packages=$(realpath "$1") program=$(realpath "$2")
 shift 2
 work=$(mktemp -d /tmp/detshare-unpacked.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work"/{built/bin,built/lib/detshare,packages,root}
+mkdir -p "$work"/{built/bin,built/lib/detshare,built/examples,packages,root}
 for file in "$@"; do
   case $(basename "$file") in
     *.so.1) to=lib/detshare/ ;;
+    vector_add* | check.h) to=examples/ ;;
     detshare.toml | detshare.toml.5) to= ;;
     *) to=bin/ ;;
   esac
@@ -34,5 +35,11 @@ said=$("$work/root/usr/bin/detsharectl" verify --standalone=soft --runs 1 --neig
 echo "$said"
 [[ $said == "equal: "* ]] || {
   echo "FAILED: detsharectl verify does not say that the bits are equal"
+  exit 1
+}
+# The first program that people try.
+"$work/root/usr/bin/detshare" run --standalone=soft -- "$work/root/usr/libexec/detshare/vector_add" |
+  diff "$work/root/usr/share/doc/detshare-client/examples/vector_add.out" - || {
+  echo "FAILED: the example prints something else than the packages say"
   exit 1
 }
