@@ -23,13 +23,6 @@ std::string Join(const std::vector<std::string>& parts, const char* separator) {
   return joined;
 }
 
-std::string FindShim(const std::vector<std::string>& directories) {
-  for (const std::string& directory : directories) {
-    if (access((directory + "/" + kShim).c_str(), R_OK) == 0) return directory;
-  }
-  return "";
-}
-
 // 32 random hexadecimal digits, so that no other run has the same name.
 std::string RandomName() {
   unsigned char bytes[16] = {};
@@ -96,6 +89,13 @@ std::vector<std::string> ShimDirectories(const std::string& own_directory) {
     return {set};
   return {own_directory + "/../lib/detshare", own_directory + "/../lib/x86_64-linux-gnu/detshare",
           own_directory + "/../../client_shim"};
+}
+
+std::string FindShim(const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    if (access((directory + "/" + kShim).c_str(), R_OK) == 0) return directory;
+  }
+  return "";
 }
 
 std::vector<std::string> DaemonPaths(const std::string& own_directory) {

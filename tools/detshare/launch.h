@@ -25,7 +25,9 @@ std::string OwnDirectory();
 // otherwise those of the bundle, the Debian package and the build tree. `own_directory` is that of
 // the launcher's file.
 std::vector<std::string> ShimDirectories(const std::string& own_directory);
-// The same for the daemon, as paths of `detshared`. $DETSHARE_DAEMON is a path, too.
+// The first of the directories with a shim that can be read; "" if there is none.
+std::string FindShim(const std::vector<std::string>& directories);
+// As ShimDirectories() for the daemon, as paths of `detshared`. $DETSHARE_DAEMON is a path, too.
 std::vector<std::string> DaemonPaths(const std::string& own_directory);
 
 // Without `standalone`, replaces this process by the program. With it, runs the program as a child

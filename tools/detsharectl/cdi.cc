@@ -31,14 +31,13 @@ int Fail(const std::string& message) {
 
 absl::StatusOr<std::string> Libraries(const CdiOptions& options) {
   if (!options.libraries.empty()) return options.libraries;
-  for (const std::string& directory : tools::ShimDirectories(tools::OwnDirectory())) {
-    std::error_code error;
-    if (std::filesystem::exists(directory + "/libcuda.so.1", error))
-      return std::filesystem::absolute(directory, error).lexically_normal().string();
+  const std::string found = tools::FindShim(tools::ShimDirectories(tools::OwnDirectory()));
+  if (found.empty()) {
+    return absl::NotFoundError(
+        "there is no libcuda.so.1 of DetShare: install detshare-client, or name its directory with "
+        "--libraries");
   }
-  return absl::NotFoundError(
-      "there is no libcuda.so.1 of DetShare: install detshare-client, or name its directory with "
-      "--libraries");
+  return std::filesystem::absolute(found).lexically_normal().string();
 }
 
 std::string SpecOf(const CdiOptions& options, const std::string& libraries,
