@@ -71,6 +71,29 @@ int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& k
   return result.activeBlocksPerMultiprocessor;
 }
 
+int MostRegisters(const DeviceProperties& properties, int block_size, int blocks) {
+  // Hardware allocates registers in units of 8, and an instruction names at most 255.
+  constexpr int kUnit = 8, kLeast = 16, kMost = 255;
+  KernelResources kernel;
+  const auto fit = [&](int registers) {
+    kernel.registers_per_thread = registers;
+    return MaxActiveBlocks(properties, kernel, block_size, 0);
+  };
+  if (fit(kLeast) < blocks) blocks = 1;
+  int registers = kLeast;
+  while (registers + kUnit <= kMost + 1 && fit(registers + kUnit) >= blocks) registers += kUnit;
+  return std::min(registers, kMost);
+}
+
+int LargestBlock(const DeviceProperties& properties, int registers) {
+  const int warp = AttributeOf(properties, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  KernelResources kernel;
+  kernel.registers_per_thread = registers;
+  int threads = AttributeOf(properties, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  while (threads > warp && MaxActiveBlocks(properties, kernel, threads, 0) == 0) threads -= warp;
+  return threads;
+}
+
 uint64_t AvailableDynamicShared(const DeviceProperties& properties, const KernelResources& kernel,
                                 int blocks, int block_size) {
   const cudaOccDeviceProp device = DeviceOf(properties);

@@ -22,6 +22,13 @@ struct KernelResources {
 int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& kernel,
                     int block_size, uint64_t dynamic_shared_bytes);
 
+// The most registers per thread with which at least `blocks` blocks of `block_size` threads fit on an
+// SM. If the SM has not the threads for so many blocks: with which one block fits.
+int MostRegisters(const DeviceProperties& properties, int block_size, int blocks);
+
+// The largest block, in whole warps, of a kernel that uses `registers` registers per thread.
+int LargestBlock(const DeviceProperties& properties, int registers);
+
 // The largest dynamic shared memory, in bytes, with which `blocks` blocks still fit on an SM.
 uint64_t AvailableDynamicShared(const DeviceProperties& properties, const KernelResources& kernel,
                                 int blocks, int block_size);

@@ -320,8 +320,8 @@ class SoftDevice final : public Device {
     if (!texts.ok()) return texts.status();
     absl::StatusOr<std::unique_ptr<ptx::Module>> module = CompilePtx(*texts, sm);
     if (!module.ok()) return module.status();
-    absl::StatusOr<std::shared_ptr<LoadedModule>> loaded =
-        LoadedModule::Create(StateOf(space), *std::move(module), std::move(print), place);
+    absl::StatusOr<std::shared_ptr<LoadedModule>> loaded = LoadedModule::Create(
+        StateOf(space), *std::move(module), RegistersOfImage(image, sm), std::move(print), place);
     if (!loaded.ok()) return loaded.status();
     return std::make_unique<SoftLibrary>(core_.properties, *std::move(loaded));
   }

@@ -10,6 +10,8 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/images/fatbin.h"
 #include "proto/images/image_kind.h"
+#include "server/backends/images/device_code.h"
+#include "server/backends/images/register_counts.h"
 
 namespace detshare::soft {
 namespace {
@@ -101,6 +103,21 @@ absl::StatusOr<std::vector<std::string>> PtxOfImage(absl::Span<const std::byte> 
       break;
   }
   return CudaError(kCudaErrorInvalidImage, "the image is not ELF, PTX or a fatbin");
+}
+
+std::map<std::string, uint32_t> RegistersOfImage(absl::Span<const std::byte> image, uint32_t sm) {
+  std::map<std::string, uint32_t> registers;
+  uint32_t best = 0;
+  images::ForEachDeviceCode(
+      std::span<const std::byte>(image.data(), image.size()), static_cast<int>(sm),
+      [&](const images::DeviceCode& code) {
+        if (code.kind != EntryKind::kElf || code.entry == nullptr || code.entry->sm < best) return;
+        // Code for the nearest architecture runs.
+        if (code.entry->sm > best) registers.clear();
+        best = code.entry->sm;
+        registers.merge(images::RegisterCounts(code.bytes));
+      });
+  return registers;
 }
 
 absl::StatusOr<std::unique_ptr<ptx::Module>> CompilePtx(const std::vector<std::string>& texts,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +21,10 @@ namespace detshare::soft {
 // it alone is used. Otherwise each of the others gives its texts. Errors: CUDA_ERROR_INVALID_IMAGE,
 // CUDA_ERROR_NO_BINARY_FOR_GPU.
 absl::StatusOr<std::vector<std::string>> PtxOfImage(absl::Span<const std::byte> image, uint32_t sm);
+
+// Returns the registers per thread of kernels, by name, as machine code in `image` says that a device
+// of `sm` would run.
+std::map<std::string, uint32_t> RegistersOfImage(absl::Span<const std::byte> image, uint32_t sm);
 
 // Parses and links `texts`. Errors: CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU (the PTX
 // is for a newer architecture), CUDA_ERROR_UNSUPPORTED_PTX_VERSION.

@@ -28,27 +28,28 @@ absl::Status NotFound(std::string_view what, std::string_view name) {
 // Registers that the estimate counts, but that ptxas keeps in uniform registers or constant memory.
 constexpr uint32_t kRegistersElsewhere = 6;
 
-// Estimates the registers that ptxas would use. The largest block that the kernel allows can always
-// be launched with them.
-int RegistersOf(const ptx::KernelInfo& kernel, const DeviceProperties& device) {
-  const uint32_t file = AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
-  const uint32_t threads = std::max<uint32_t>(32, (kernel.max_threads_per_block + 31) / 32 * 32);
-  uint32_t max = std::min<uint32_t>(255, file / threads / kRegisterUnit * kRegisterUnit);
-  if (kernel.max_registers != 0) max = std::min(max, kernel.max_registers);
+// Estimates the registers that ptxas would use. As ptxas does, it keeps the promise of the kernel's
+// launch bounds: blocks of that size fit, as many as the bounds say.
+int EstimateRegisters(const ptx::KernelInfo& kernel, const DeviceProperties& device) {
+  const int most = MostRegisters(device, static_cast<int>(kernel.max_threads_per_block),
+                                 static_cast<int>(std::max(kernel.min_blocks_per_sm, 1u)));
+  const uint32_t bound = kernel.max_registers != 0 ? kernel.max_registers : most;
   const uint32_t estimate =
       std::max(kernel.registers_per_thread, kRegisterUnit + kRegistersElsewhere) -
       kRegistersElsewhere;
-  return static_cast<int>(std::min(estimate, std::max<uint32_t>(max, 1)));
+  return std::min(static_cast<int>(std::min(estimate, bound)), most);
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
     std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
-    std::function<void(std::string_view)> print, const PlaceManaged& place) {
+    std::map<std::string, uint32_t> registers, std::function<void(std::string_view)> print,
+    const PlaceManaged& place) {
   auto loaded = std::make_shared<LoadedModule>();
   loaded->space = std::move(space);
   loaded->module = std::move(module);
+  loaded->registers = std::move(registers);
   loaded->print = std::move(print);
   const std::vector<ptx::GlobalInfo>& globals = loaded->module->globals();
   loaded->addresses.resize(globals.size());
@@ -111,11 +112,16 @@ SoftKernel::SoftKernel(const DeviceProperties& device, std::shared_ptr<LoadedMod
 
   auto& a = info_.attributes;
   const int shared = static_cast<int>(kernel.static_shared_bytes);
-  a[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = static_cast<int>(kernel.max_threads_per_block);
+  const auto known = module_->registers.find(kernel.name);
+  const int registers = known != module_->registers.end()
+                            ? static_cast<int>(std::clamp(known->second, 1u, 255u))
+                            : EstimateRegisters(kernel, device);
+  a[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] =
+      std::min(static_cast<int>(kernel.max_threads_per_block), LargestBlock(device, registers));
   a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = shared;
   a[CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES] = static_cast<int>(kernel.const_bytes);
   a[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES] = static_cast<int>(kernel.local_bytes_per_thread);
-  a[CU_FUNC_ATTRIBUTE_NUM_REGS] = RegistersOf(kernel, device);
+  a[CU_FUNC_ATTRIBUTE_NUM_REGS] = registers;
   a[CU_FUNC_ATTRIBUTE_PTX_VERSION] = static_cast<int>(module_->module->target());
   a[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = SmVersionOf(device);
   a[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] =

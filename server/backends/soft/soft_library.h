@@ -19,10 +19,11 @@ namespace detshare::soft {
 // A module with its variables in place. The library and launches in flight share it.
 struct LoadedModule {
   // Puts the module's variables into the session's memory and fills them. `place` chooses the
-  // addresses of managed variables.
+  // addresses of managed variables. `registers` are those that kernels are known to use.
   static absl::StatusOr<std::shared_ptr<LoadedModule>> Create(
       std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
-      std::function<void(std::string_view)> print, const PlaceManaged& place);
+      std::map<std::string, uint32_t> registers, std::function<void(std::string_view)> print,
+      const PlaceManaged& place);
   LoadedModule() = default;
   ~LoadedModule();
   LoadedModule(const LoadedModule&) = delete;
@@ -31,7 +32,8 @@ struct LoadedModule {
   std::shared_ptr<SpaceState> space;
   std::unique_ptr<ptx::Module> module;
   std::unique_ptr<ptx::Executable> executable;
-  std::vector<uint64_t> addresses;  // of module->globals(); 0: not allocated
+  std::map<std::string, uint32_t> registers;  // per thread, by the kernel's name, where known
+  std::vector<uint64_t> addresses;            // of module->globals(); 0: not allocated
   std::function<void(std::string_view)> print;
 };
 

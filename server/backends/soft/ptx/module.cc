@@ -311,14 +311,6 @@ class Linker {
         threads = std::min(threads, product);
       }
       info.max_threads_per_block = static_cast<uint32_t>(threads);
-      if (info.max_registers != 0) {
-        info.registers_per_thread =
-            std::min(info.registers_per_thread, std::max(info.max_registers, 16u));
-      }
-      // A block of the maximum size always fits in the 65,536 registers of an SM.
-      info.registers_per_thread = std::min(
-          info.registers_per_thread,
-          std::max<uint32_t>(65536 / std::max(info.max_threads_per_block, 1u) / 8 * 8, 16));
       code_->kernel_index.emplace(info.name, static_cast<int>(code_->kernels.size()));
       code_->kernel_function.push_back(static_cast<uint32_t>(i));
       code_->kernels.push_back(std::move(info));

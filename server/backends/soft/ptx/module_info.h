@@ -21,8 +21,9 @@ struct KernelInfo {
   uint32_t static_shared_bytes = 0;
   uint32_t local_bytes_per_thread =
       0;  // frames of the kernel and of the functions that it calls, one level of each recursion
-  uint32_t registers_per_thread =
-      0;  // an estimate from liveness, deterministic, in 32-bit registers, at most 255
+  // An estimate from liveness, deterministic, in 32-bit registers, at most 255. It does not consider
+  // the launch bounds.
+  uint32_t registers_per_thread = 0;
   uint32_t const_bytes = 0;  // .const variables of the module
   uint32_t max_threads_per_block = 1024;
   std::array<uint32_t, 3> required_block{};    // .reqntid, zeros when absent

@@ -1,11 +1,12 @@
-// Machine code from bytes: its sections, its managed variables, and how much memory its variables
-// take.
+// Machine code from bytes: its sections, its managed variables, how many registers its kernels use,
+// and how much memory its variables take.
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "server/backends/images/elf_view.h"
 #include "server/backends/images/managed_elf.h"
+#include "server/backends/images/register_counts.h"
 #include "server/backends/images/variable_bytes.h"
 #include "tests/fuzzing/check.h"
 
@@ -65,6 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string elf(reinterpret_cast<const char*>(data), size);
   CheckSections({reinterpret_cast<const char*>(data), size});
   CheckManaged(elf);
+  for (const auto& [name, registers] : RegisterCounts(elf)) FUZZ_CHECK(name.size() < elf.size());
   const std::span<const std::byte> image(reinterpret_cast<const std::byte*>(data), size);
   const uint64_t bytes = VariableBytes(image, 90);
   FUZZ_CHECK(bytes == VariableBytes(image, 90));

@@ -89,6 +89,15 @@ __global__ void Dynamic(int* out) {
 
 __global__ void __launch_bounds__(128) Bounded(int* out) { *out = 1; }
 
+// Keeps 128 values at the same time.
+__global__ void Wide(volatile int* values) {
+  int kept[128];
+#pragma unroll
+  for (int i = 0; i < 128; ++i) kept[i] = values[i];
+#pragma unroll
+  for (int i = 0; i < 128; ++i) values[i] = kept[127 - i];
+}
+
 __global__ void Allocate(int** out) {
   int* memory = static_cast<int*>(malloc(64));
   if (memory != nullptr) memory[15] = threadIdx.x;

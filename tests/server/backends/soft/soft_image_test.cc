@@ -6,6 +6,7 @@
 #include <random>
 
 #include "proto/images/fatbin.h"
+#include "server/backends/images/register_counts.h"
 #include "tests/server/backends/soft/soft_device_harness.h"
 
 namespace detshare::soft {
@@ -52,6 +53,22 @@ class Loaded {
   std::unique_ptr<Library> library_;
 };
 
+// Returns PTX of a kernel that keeps `values` values at the same time.
+std::string PtxOfPressure(const std::string& name, const std::string& bounds, int values) {
+  std::string text = std::string(kHeader) + ".visible .entry " + name + "(.param .u64 out) " +
+                     bounds + " {\n.reg .b64 %a;\n.reg .b32 %v<" + std::to_string(values) +
+                     ">;\nld.param.u64 %a, [out];\n";
+  for (const char* step :
+       {"ld.volatile.global.b32 %v#, [%a];\n", "st.volatile.global.b32 [%a], %v#;\n"}) {
+    for (int i = 0; i < values; ++i) {
+      const std::string line = step;
+      const size_t at = line.find('#');
+      text += line.substr(0, at) + std::to_string(i) + line.substr(at + 1);
+    }
+  }
+  return text + "ret;\n}\n";
+}
+
 // Returns a fatbin with a text.
 std::string FatbinFor(uint32_t sm, const std::string& text) {
   return images::WritePtxFatbin({&text, 1}, sm);
@@ -93,6 +110,46 @@ TEST_CASE("a fatbin gives the PTX of the highest architecture that the device ru
   Require(loaded.Load(Joined(With(FatbinFor(89, PtxStore("Go", 89)), 42, 0x10),
                              FatbinFor(80, PtxStore("Go", 80)))));
   CHECK(loaded.Run("Go") == 80);
+}
+
+TEST_CASE("as many blocks fit on an SM as the kernel's launch bounds say") {
+  TestDevice device;
+  TestSession session(device, 0);
+  int* out = session.Allocate<int>(1);
+  for (int threads = 32; threads <= 1024; threads += 32) {
+    for (const int blocks : {1, 2, 3, 5}) {
+      if (threads * blocks > 2048) continue;
+      INFO(threads << " threads, " << blocks << " blocks");
+      const auto library = session.Load(PtxOfPressure(
+          "Go",
+          ".maxntid " + std::to_string(threads) + ", 1, 1 .minnctapersm " + std::to_string(blocks),
+          240));
+      Kernel& kernel = *Require(library->GetKernel("Go"));
+      CHECK(kernel.info().attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] == threads);
+      CHECK(Require(kernel.MaxActiveBlocks({threads, 0})) >= blocks);
+      LaunchShape shape;
+      shape.grid = {1};
+      shape.block = {static_cast<uint32_t>(threads)};
+      Require(session.queue().Launch(session.space(), kernel, shape, Parameters(out)));
+    }
+  }
+  Require(session.Finish());
+}
+
+TEST_CASE("machine code beside the PTX says how many registers a kernel uses") {
+  TestDevice device;
+  TestSession session(device, 0);
+  const auto known = images::RegisterCounts(ReadTestFile("kernels.cubin"));
+  for (const char* name : {"Add", "MatMul", "Bounded", "GridSum"}) {
+    INFO(name);
+    CHECK(session.kernel(name).info().attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] ==
+          static_cast<int>(known.at(name)));
+  }
+  // A block of more threads than these registers allow does not fit, as on a GPU.
+  const KernelInfo& wide = session.kernel("Wide").info();
+  CHECK(wide.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] > 128);
+  CHECK(wide.attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] <= 168);
+  CHECK(wide.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] == 384);
 }
 
 TEST_CASE("a fatbin with only machine code has no binary for this GPU") {
