@@ -5,22 +5,17 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "proto/images/decompress.h"
 #include "proto/images/fatbin_wrapper.h"
 #include "proto/images/image_kind.h"
+#include "tests/test_file.h"
 
 namespace detshare::images {
 namespace {
 
-std::string ReadFile(const std::string& name) {
-  std::ifstream file("tests/proto/images/" + name, std::ios::binary);
-  REQUIRE(file.good());
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
+std::string ReadFile(const std::string& name) { return ReadTestFile("tests/proto/images/" + name); }
 
 std::span<const std::byte> Bytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};

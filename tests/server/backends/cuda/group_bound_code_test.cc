@@ -5,14 +5,13 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "server/backends/images/elf_view.h"
+#include "tests/test_file.h"
 
 namespace detshare::cuda {
 namespace {
@@ -24,9 +23,7 @@ const char* const kBound[] = {"written", "static", "called", "table",
                               "pointer", "malloc", "free",   "new"};
 
 std::string ReadImage(const std::string& name) {
-  std::ifstream file("tests/server/backends/cuda/" + name, std::ios::binary);
-  REQUIRE(file.good());
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return ReadTestFile("tests/server/backends/cuda/" + name);
 }
 
 // The bytes are the whole of an allocation, so that the address sanitizer sees each byte beyond.

@@ -5,19 +5,16 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "server/backends/images/elf_view.h"
+#include "tests/test_file.h"
 
 namespace detshare::images {
 namespace {
 
 std::string ReadImage(const std::string& name) {
-  std::ifstream file("tests/server/backends/images/" + name, std::ios::binary);
-  REQUIRE(file.good());
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return ReadTestFile("tests/server/backends/images/" + name);
 }
 
 // The relocations of the image, by the names of their symbols.

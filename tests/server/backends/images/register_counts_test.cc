@@ -1,16 +1,14 @@
 #include "server/backends/images/register_counts.h"
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <iterator>
+
+#include "tests/test_file.h"
 
 namespace detshare::images {
 namespace {
 
 std::string ReadImage(const std::string& name) {
-  std::ifstream file("tests/server/backends/images/" + name, std::ios::binary);
-  REQUIRE(file.good());
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return ReadTestFile("tests/server/backends/images/" + name);
 }
 
 TEST_CASE("machine code says how many registers each kernel uses") {

@@ -4,9 +4,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <fstream>
 #include <initializer_list>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,13 +16,12 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/soft/soft_device.h"
 #include "tests/server/backends/soft/test_addresses.h"
+#include "tests/test_file.h"
 
 namespace detshare::soft {
 
 inline std::string ReadTestFile(const std::string& name) {
-  std::ifstream file("tests/server/backends/soft/" + name, std::ios::binary);
-  REQUIRE(file.good());
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return detshare::ReadTestFile("tests/server/backends/soft/" + name);
 }
 
 inline absl::Span<const std::byte> BytesOf(const std::string& text) {
