@@ -382,6 +382,11 @@ class Device {
   // work stops the work of all other partitions and runs until it is complete. It runs as soon as
   // it is submitted, after about properties().preemption.latency_ns.
   virtual Partition* urgent() { return nullptr; }
+  // Whether ordinary work keeps the device for milliseconds at a time when ordinary work of another
+  // process is there. By default it gives way at once, as it does for urgent work. Takes a fraction
+  // of a millisecond. Does nothing on a device without an urgent group, or that no other process can
+  // use.
+  virtual void KeepOrdinary(bool /*keep*/) {}
   // Null if the device needs no holds. ResourceExhausted if all are in use.
   virtual absl::StatusOr<std::unique_ptr<GroupHold>> CreateHold() { return nullptr; }
   // Creates a partition of `count` SMs from `first` on, both multiples of properties().sm_group.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_turn.h"
 #include "coroutine_runtime/durations.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/sched_entity.h"
@@ -34,6 +35,18 @@ policy::DeviceShape ShapeOf(const Device& device) {
 
 // The name of the partition of the urgent time-slice group.
 constexpr char kUrgentPlace[] = "urgent";
+
+// The sum of the weights of the tenants that have work, or of all if none has.
+double WeightOfWork(const std::vector<policy::CoroutineView>& views) {
+  std::map<std::string, double> all, working;
+  for (const policy::CoroutineView& view : views) {
+    all[view.tenant->name] = view.tenant->weight;
+    if (view.has_work) working[view.tenant->name] = view.tenant->weight;
+  }
+  double sum = 0;
+  for (const auto& [name, weight] : working.empty() ? all : working) sum += weight;
+  return sum > 0 ? sum : 1;
+}
 
 std::string NameOfRange(const policy::SmRange& range) {
   if (range.whole()) return "all";
@@ -69,6 +82,17 @@ absl::StatusOr<TraceReference::Point> ReferenceOn(Device& device, Partition& par
   return point;
 }
 
+// Without preemption, the hardware divides the device between processes by its own slices.
+std::unique_ptr<DeviceTurn> TurnOn(Device& device, const DeviceScheduler::Options& options,
+                                   const Clock& clock) {
+  if (options.page == nullptr || options.device_number >= TurnPage::kMaxDevices ||
+      device.urgent() == nullptr)
+    return nullptr;
+  return std::make_unique<DeviceTurn>(options.page->devices[options.device_number], *options.peers,
+                                      options.device_number, clock,
+                                      [&device](bool keep) { device.KeepOrdinary(keep); });
+}
+
 }  // namespace
 
 struct DeviceScheduler::Place {
@@ -87,6 +111,7 @@ struct DeviceScheduler::Entry {
   policy::Grant grant;  // the one that was published last
   bool followed = false;
   bool takes_turns = false;                     // as published
+  bool shares_device = false;                   // as published
   std::shared_ptr<const TraceReference> trace;  // as published
   SchedEntity::Assignment::Promise promise;     // as published
   uint64_t resizes = 0;
@@ -98,10 +123,12 @@ DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy>
     : device_(device),
       clock_(clock),
       options_(options),
+      turn_(TurnOn(device, options, clock)),
       board_(std::make_unique<SchedBoard>()),
       durations_(std::make_unique<DurationTable>(device.properties().sm_count)),
       policy_(std::move(policy)),
       tenants_(std::move(tenants)) {
+  board_->turn = turn_.get();
   auto whole = std::make_unique<Place>();
   whole->partition = &device.whole();
   whole->name = NameOfRange({});
@@ -195,6 +222,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   assignment.contention_phase = grant.contention_phase;
   assignment.takes_turns = followed && policy_->TakesTurns(tenants_);
   assignment.turn_group = grant.turn_group;
+  assignment.shares_device = followed && turn_ != nullptr && turn_->shared();
   assignment.preempts = grant.urgent && device_.urgent() != nullptr;
   assignment.budget = grant.budget;
   for (const int index : grant.prepare) assignment.prepare.push_back(PlaceAt(index).partition);
@@ -219,6 +247,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   }
   entry.trace = trace_;
   entry.takes_turns = assignment.takes_turns;
+  entry.shares_device = assignment.shares_device;
   entry.promise = assignment.promise;
   entry.entity->Publish(std::move(assignment));
   entry.grant = grant;
@@ -261,14 +290,16 @@ void DeviceScheduler::Decide() {
   policy::Decision decision = policy_->Decide(snapshot);
   decision.grants.resize(entries_.size());
   const bool takes_turns = policy_->TakesTurns(tenants_);
-  const bool followed = takes_turns || (policy_->Watches() && entries_.size() > 1);
+  const bool shares = turn_ != nullptr && turn_->shared();
+  const bool followed = takes_turns || shares || (policy_->Watches() && entries_.size() > 1);
+  if (shares) turn_->SetWeight(WeightOfWork(views));
   for (size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
     const policy::Grant& grant = decision.grants[i];
     // Each decision gives a new budget, even if it is as large as the previous one.
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
-        takes_turns == entry.takes_turns && entry.promise == PromiseOf(entry.tenant) &&
-        grant.budget == policy::kForever) {
+        takes_turns == entry.takes_turns && shares == entry.shares_device &&
+        entry.promise == PromiseOf(entry.tenant) && grant.budget == policy::kForever) {
       continue;
     }
     Publish(entry, grant, followed);

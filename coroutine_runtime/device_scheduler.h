@@ -33,11 +33,14 @@
 namespace detshare {
 
 class Device;
+class DeviceTurn;
 class DurationTable;
 class GpuCoroutine;
 class Partition;
 struct SchedBoard;
 struct TraceReference;
+struct TurnPage;
+struct TurnPeers;
 
 // Threading: any thread. Lifetime: outlives its coroutines, and outlives the queue pool of its
 // device, because the pool holds queues of the scheduler's partitions.
@@ -52,6 +55,11 @@ class DeviceScheduler {
     bool standard_partitions = false;
     // If false, the scheduler has no thread, and its owner calls AskIfDue().
     bool own_thread = true;
+    // The words of this process and of the others that use the device, and its number there; null:
+    // no other process uses it. They outlive the scheduler.
+    TurnPage* page = nullptr;
+    const TurnPeers* peers = nullptr;
+    size_t device_number = 0;
   };
 
   // Creates all partitions that the policy may name. This is slow and may drain the device, so it
@@ -94,6 +102,9 @@ class DeviceScheduler {
   };
   // Returns the trace since the last call. Tracing stops for sessions whose rings are not emptied.
   std::vector<Traced> FetchTrace();
+
+  // Another process has begun or ended to use the device.
+  void NotePeers() { Wake(); }
 
   // The work of each tenant's coroutines, present and past. The figures only grow.
   struct TenantTotals {
@@ -139,6 +150,7 @@ class DeviceScheduler {
   Device& device_;
   const Clock& clock_;
   const Options options_;
+  const std::unique_ptr<DeviceTurn> turn_;  // null: no other process uses the device
   const std::unique_ptr<SchedBoard> board_;
   const std::unique_ptr<DurationTable> durations_;
 

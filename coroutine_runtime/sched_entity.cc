@@ -137,10 +137,12 @@ void SchedEntity::Refresh() {
     return limits.partition == idle.partition && limits.long_partition == idle.partition &&
            (limits.yielding_block == 0 || limits.yielding_partition == idle.partition);
   };
+  takes_turns_ = assignment_.takes_turns || assignment_.shares_device;
+  ordinary_beside_processes_ = assignment_.shares_device && !Preempting();
   unlimited_ =
-      !assignment_.followed || (!assignment_.takes_turns && idle.window == policy::kForever &&
-                                contended.window == policy::kForever &&
-                                tail.window == policy::kForever && budget_ == policy::kForever);
+      !assignment_.followed ||
+      (!takes_turns_ && idle.window == policy::kForever && contended.window == policy::kForever &&
+       tail.window == policy::kForever && budget_ == policy::kForever);
   same_limits_ = !assignment_.followed;
   traced_ = assignment_.trace != nullptr;
   fixed_ = nullptr;
@@ -155,10 +157,9 @@ void SchedEntity::Refresh() {
   if (working_ && counted_rank_ != assignment_.rank) {
     const int before = std::exchange(counted_rank_, assignment_.rank);
     Restrict(/*begins=*/true);
-    board_.busy.fetch_add(SchedBoard::One(counted_rank_) - SchedBoard::One(before),
-                          std::memory_order_relaxed);
+    board_.AddBusy(SchedBoard::One(counted_rank_) - SchedBoard::One(before));
   }
-  if (assignment_.takes_turns && in_flight_ > 0) {
+  if (takes_turns_ && in_flight_ > 0) {
     // Work that was submitted before there were turns counts, too.
     wants_turn_ = true;
     MayEnter();
@@ -174,7 +175,7 @@ void SchedEntity::Refresh() {
 }
 
 bool SchedEntity::Throttle() {
-  if (assignment_.takes_turns && !wants_turn_) {
+  if (takes_turns_ && !wants_turn_) {
     wants_turn_ = true;
     if (HasRoom()) return true;
   }
@@ -213,14 +214,24 @@ void SchedEntity::EndThrottle() {
   Set<Nanoseconds>(figures_.throttled_since, 0);
 }
 
+bool SchedEntity::Preempting() const {
+  return Get(figures_.bound_urgent) || (assignment_.preempts && !Get(figures_.bound_ordinary));
+}
+
 bool SchedEntity::EnterTurn() {
-  const bool preempting =
-      Get(figures_.bound_urgent) || (assignment_.preempts && !Get(figures_.bound_ordinary));
-  if (entered_[preempting]) return entered_as_[preempting] == assignment_.turn_group;
-  if (!board_.EnterTurn(preempting, assignment_.turn_group)) return false;
-  entered_[preempting] = true;
-  entered_as_[preempting] = assignment_.turn_group;
-  return true;
+  const bool preempting = Preempting();
+  if (assignment_.takes_turns) {
+    if (entered_[preempting]) {
+      if (entered_as_[preempting] != assignment_.turn_group) return false;
+    } else if (board_.EnterTurn(preempting, assignment_.turn_group)) {
+      entered_[preempting] = true;
+      entered_as_[preempting] = assignment_.turn_group;
+    } else {
+      return false;
+    }
+  }
+  ordinary_beside_processes_ = assignment_.shares_device && !preempting;
+  return !ordinary_beside_processes_ || device_turn_.Enter();
 }
 
 void SchedEntity::LeaveTurn() {
@@ -228,6 +239,7 @@ void SchedEntity::LeaveTurn() {
   for (const bool preempting : {false, true}) {
     if (std::exchange(entered_[preempting], false)) board_.LeaveTurn(preempting);
   }
+  device_turn_.Leave();
 }
 
 void SchedEntity::SetInFlight(Nanoseconds in_flight) {
@@ -290,9 +302,9 @@ void SchedEntity::SetWorking(bool working) {
     disturbed_ = board_.occupied.load(std::memory_order_relaxed) > (occupies_ ? 1 : 0);
     counted_rank_ = assignment_.rank;
     Restrict(/*begins=*/true);
-    board_.busy.fetch_add(SchedBoard::One(counted_rank_), std::memory_order_relaxed);
+    board_.AddBusy(SchedBoard::One(counted_rank_));
   } else {
-    board_.busy.fetch_sub(SchedBoard::One(counted_rank_), std::memory_order_relaxed);
+    board_.AddBusy(-SchedBoard::One(counted_rank_));
     Follow(figures_.typical_burst, burst_);
     bursts_.Add(now - changed_at_);
     if (Late(now - changed_at_, assignment_.promise.burst)) Add<uint64_t>(figures_.late_bursts, 1);
@@ -373,7 +385,9 @@ void SchedEntity::Completed(Nanoseconds estimate) {
 
 void SchedEntity::Idle() {
   LeaveTurn();
-  if (throttled_since_ == 0) SetWorking(false);
+  if (throttled_since_ != 0) return;
+  device_turn_.GiveUp();
+  SetWorking(false);
 }
 
 void SchedEntity::Forget() {
@@ -383,6 +397,7 @@ void SchedEntity::Forget() {
   pass_ = false;
   SetInFlight(0);
   LeaveTurn();
+  device_turn_.GiveUp();
 }
 
 }  // namespace detshare

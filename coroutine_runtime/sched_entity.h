@@ -21,6 +21,7 @@
 #include "absl/container/inlined_vector.h"
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_turn.h"
 #include "coroutine_runtime/durations.h"
 #include "coroutine_runtime/scheduler_state.h"
 #include "coroutine_runtime/token_clock.h"
@@ -56,6 +57,14 @@ struct alignas(64) SchedBoard {
   alignas(64) std::array<std::atomic<uint64_t>, 2> turns{};
   static constexpr int kCountBits = 16;
 
+  // This process's turn on the device; null: no other process uses it. Set before there are entities.
+  DeviceTurn* turn = nullptr;
+
+  // A coroutine of some rank begins or ends to have work: adds `change`, which One() gives.
+  void AddBusy(uint64_t change) {
+    busy.fetch_add(change, std::memory_order_relaxed);
+    if (turn != nullptr) turn->AddBusy(change);
+  }
   // Counts a coroutine of the group. Returns false, and counts nothing, if another group is there.
   bool EnterTurn(bool preempting, uint64_t group);
   void LeaveTurn(bool preempting) { turns[preempting].fetch_sub(1, std::memory_order_release); }
@@ -96,6 +105,9 @@ class alignas(64) SchedEntity {
     bool takes_turns = false;
     uint64_t turn_group = 0;  // policy::Grant
     bool preempts = false;    // the device runs its urgent work in the urgent time-slice group
+    // Whether its ordinary work waits for the process's turn on the device (SchedBoard::turn).
+    // Requires `followed`.
+    bool shares_device = false;
     Nanoseconds budget = policy::kForever;  // from the publication on
     absl::InlinedVector<Partition*, 4> prepare;
     // The partitions of the device, those with fewer SMs first, then the whole device, and last the
@@ -202,7 +214,8 @@ class alignas(64) SchedEntity {
   // Whether other coroutines also have work.
   bool contended() const {
     return board_.busy.load(std::memory_order_relaxed) !=
-           (working_ ? SchedBoard::One(counted_rank_) : 0);
+               (working_ ? SchedBoard::One(counted_rank_) : 0) ||
+           (assignment_.shares_device && board_.turn->OthersBusy());
   }
   // The present partition of short operations.
   Partition& partition() const { return *Current().partition; }
@@ -257,16 +270,24 @@ class alignas(64) SchedEntity {
   void Refresh();
   bool HasRoom() {
     if (pass_) return MayEnter();
-    if (Waiting() >= Current().window || budget_ <= 0 || !MayEnter()) return false;
+    if (Waiting() >= Window() || budget_ <= 0 || !MayEnter()) return false;
     if (throttled_since_ != 0) EndThrottle();
     return true;
   }
-  // Enters the coroutine's turn group, so that it may submit work. Returns false while work of
-  // another group is in the hardware, or work that it submitted itself for another group. A session
-  // without a record does not enter, because it would keep the others out.
-  bool MayEnter() { return !assignment_.takes_turns || (wants_turn_ && EnterTurn()); }
+  // Enters the coroutine's turn group and the process's turn, so that it may submit work. Returns
+  // false while work of another group or process is in the hardware, or work that it submitted
+  // itself for another group. A session without a record does not enter, because it would keep the
+  // others out.
+  bool MayEnter() { return !takes_turns_ || (wants_turn_ && EnterTurn()); }
   bool EnterTurn();
+  // Whether its work runs in the urgent time-slice group.
+  bool Preempting() const;
   void LeaveTurn();
+  // The work that may be in flight.
+  Nanoseconds Window() const {
+    const Nanoseconds window = Current().window;
+    return ordinary_beside_processes_ ? std::min(window, DeviceTurn::kWindow) : window;
+  }
   // The work that counts against the window. Parked work counts only beyond kMaxParked.
   Nanoseconds Waiting() const {
     return parked_ > kMaxParked ? in_flight_ + (parked_ - kMaxParked) : in_flight_;
@@ -293,9 +314,11 @@ class alignas(64) SchedEntity {
   const Clock& clock_;
   const std::function<void()> news_callback_;
   Assignment assignment_;
-  uint64_t seen_ = 0;        // version of assignment_
-  bool unlimited_ = true;    // no window, no budget
-  bool same_limits_ = true;  // the idle limits always apply
+  uint64_t seen_ = 0;         // version of assignment_
+  bool unlimited_ = true;     // no window, no budget
+  bool same_limits_ = true;   // the idle limits always apply
+  bool takes_turns_ = false;  // with groups of this process, or with other processes
+  bool ordinary_beside_processes_ = false;
   bool traced_ = false;
   Partition* fixed_ = nullptr;  // where everything runs, if that is one partition
   Nanoseconds fence_every_ = policy::kForever;
@@ -311,6 +334,7 @@ class alignas(64) SchedEntity {
   // Whether it is counted in board_.turns, and for which group. It is counted from the call that
   // lets it submit work until that work is complete.
   bool wants_turn_ = false;  // the session has a record, or work in the hardware
+  DeviceTurn::Member device_turn_{board_.turn};
   std::array<bool, 2> entered_{};
   std::array<uint64_t, 2> entered_as_{};
   bool working_ = false;  // counted in board_.busy, with counted_rank_

@@ -18,6 +18,7 @@ struct BackendOptions {
   int cuda_sm_group = 8;
   // Whether devices that can preempt have an urgent time-slice group.
   bool preemption = true;
+  std::string shared_directory;  // as in CudaOptions
   int soft_devices = 1;
   int soft_sms = 0;          // 0: as the default device
   uint64_t soft_memory = 0;  // bytes; 0: as the default device

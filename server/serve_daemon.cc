@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/device_scheduler.h"
 #include "policy/status_macros.h"
 #include "proto/admin.pb.h"
 #include "proto/version.h"
@@ -26,6 +27,7 @@
 #include "server/engines/admission_channel.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/rights.h"
+#include "server/engines/turn_pages.h"
 #include "server/reloader.h"
 #include "server/services/admin_service.h"
 #include "server/services/settings_store.h"
@@ -48,6 +50,7 @@ constexpr milliseconds kMessageTime(50);
 
 // An engine's channels to the supervisor.
 struct EngineChannels {
+  std::unique_ptr<TurnPages> pages;             // null: this process serves all programs
   std::unique_ptr<EngineMember> member;         // null: this process serves all programs
   std::unique_ptr<AdmissionChannel> admission;  // null: this process admits sessions without asking
 };
@@ -61,13 +64,19 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   fcntl(flags.engine_fd, F_SETFD, FD_CLOEXEC);
   Daemon::Options& daemon = startup->daemon;
   daemon.inherited_settings = SettingsFile(daemon.server.runtime_directory);
+  startup->backend.shared_directory =
+      absl::StrCat(EnginesDirectory(daemon.server.runtime_directory), "/", kSharedByEngines);
   daemon.server.runtime_directory =
       EngineDirectory(daemon.server.runtime_directory, flags.engine_directory);
   // No other user may see what is in the directory.
   DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(daemon.server.runtime_directory));
-  DETSHARE_ASSIGN_OR_RETURN(channels.member,
-                            EngineMember::Create(flags.engine_fd, daemon.server.runtime_directory,
-                                                 milliseconds(flags.engine_idle_ms)));
+  DETSHARE_ASSIGN_OR_RETURN(channels.pages, TurnPages::Create());
+  daemon.server.turn_page = &channels.pages->own();
+  daemon.server.turn_peers = &channels.pages->peers();
+  DETSHARE_ASSIGN_OR_RETURN(
+      channels.member,
+      EngineMember::Create(flags.engine_fd, channels.pages->fd(), daemon.server.runtime_directory,
+                           milliseconds(flags.engine_idle_ms)));
   daemon.directory_for_clients = EngineDirectoryForClients(flags.engine_directory);
   daemon.group = flags.engine;
   daemon.observer = [member = channels.member.get()] { return member->supervisor(); };
@@ -156,6 +165,16 @@ void OfferReload(const ServiceManager& service_manager, Reloader& reloader, Daem
       });
 }
 
+// Takes turns on the devices with other engines than before.
+void LearnOfPeers(const Received& received, TurnPages& pages, Daemon& daemon) {
+  if (received.peer.has_value()) {
+    if (const absl::Status added = pages.Add(received.peer->pid, received.peer->page); !added.ok())
+      LogWarning("no turns with engine ", received.peer->pid, ": ", std::string(added.message()));
+  }
+  if (received.peers.has_value()) pages.Keep(*received.peers);
+  for (DeviceScheduler* const scheduler : daemon.manager().Schedulers()) scheduler->NotePeers();
+}
+
 // Handles signals, lost devices and the messages of the supervisor until the daemon must
 // end. `lost_fd` is readable once a device is lost. The channels may be null.
 void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& channels,
@@ -182,6 +201,8 @@ void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& cha
       if (received.order == EngineOrder::kReload)
         Reload(startup.service_manager, reloader, "supervisor").IgnoreError();
       if (received.admission >= 0) channels.admission->Replace(received.admission);
+      if (received.peer.has_value() || received.peers.has_value())
+        LearnOfPeers(received, *channels.pages, daemon);
     };
     if (member != nullptr && !member->Proceed(take, [&daemon] { return daemon.InUse(); })) return;
     if (fds[0].revents == 0) continue;

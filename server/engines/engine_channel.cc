@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -40,6 +41,44 @@ absl::Status Send(int channel, const google::protobuf::MessageLite& message,
   if (sendmsg(channel, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
     return absl::UnavailableError(ErrnoText(errno));
   return absl::OkStatus();
+}
+
+// The descriptors that came with a message. Closes those that nobody takes.
+class Descriptors {
+ public:
+  Descriptors() = default;
+  ~Descriptors() {
+    while (next_ < count_) close(Take());
+  }
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+  void Read(msghdr* header) {
+    const cmsghdr* const rights = CMSG_FIRSTHDR(header);
+    if (rights == nullptr || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS)
+      return;
+    count_ = std::min(kMaxFds, (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    std::memcpy(fds_.data(), CMSG_DATA(rights), count_ * sizeof(int));
+  }
+  // Returns the next one, which the caller owns; -1: there is none.
+  int Take() { return next_ < count_ ? fds_[next_++] : -1; }
+
+ private:
+  std::array<int, kMaxFds> fds_{};
+  size_t count_ = 0, next_ = 0;
+};
+
+// Returns the result of recvmsg().
+ssize_t Receive(int channel, std::vector<char>* bytes, Descriptors* fds) {
+  iovec data{bytes->data(), bytes->size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  const ssize_t count = recvmsg(channel, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (count >= 0) fds->Read(&header);
+  return count;
 }
 
 // Returns nothing for an order of a later program.
@@ -107,9 +146,23 @@ absl::Status PassAdoption(int channel, int admission) {
   return Send(channel, message, {admission});
 }
 
+absl::Status PassPeer(int channel, pid_t peer, int page) {
+  proto::ToEngine message;
+  message.set_peer(peer);
+  return Send(channel, message, {page});
+}
+
+absl::Status PassPeers(int channel, const std::vector<pid_t>& peers) {
+  proto::ToEngine message;
+  proto::Peers* const all = message.mutable_peers();
+  for (const pid_t peer : peers) all->add_pids(peer);
+  return Send(channel, message, {});
+}
+
 std::optional<Reported> TakeReport(int channel) {
   std::vector<char> bytes(kMaxMessage);
-  const ssize_t count = recv(channel, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  Descriptors fds;
+  const ssize_t count = Receive(channel, &bytes, &fds);
   if (count < 0) return std::nullopt;
   Reported reported;
   reported.end = count == 0;
@@ -119,19 +172,14 @@ std::optional<Reported> TakeReport(int channel) {
   if (message.has_offer()) reported.offer = message.offer();
   if (message.has_event()) reported.event = FromMessage(message.event());
   reported.device_lost = message.device_lost();
+  if (message.turn_page()) reported.page = fds.Take();
   return reported;
 }
 
 Received TakeMessage(int channel) {
   std::vector<char> bytes(kMaxMessage);
-  iovec data{bytes.data(), bytes.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &data;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof(control);
-  const ssize_t count = recvmsg(channel, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  Descriptors fds;
+  const ssize_t count = Receive(channel, &bytes, &fds);
   Received received;
   if (count < 0) {
     received.end = errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
@@ -139,17 +187,13 @@ Received TakeMessage(int channel) {
   }
   received.any = count > 0;
   received.end = count == 0;
-  std::array<int, kMaxFds> fds = {-1, -1};
-  const cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)
-    std::memcpy(fds.data(), CMSG_DATA(rights), rights->cmsg_len - CMSG_LEN(0));
   proto::ToEngine message;
   // The supervisor is the same program or a later one, so every message is sound.
   if (!received.any || !message.ParseFromArray(bytes.data(), static_cast<int>(count)))
     return received;
   if (message.has_arrival()) {
     ClientConnection& connection = received.connection.emplace();
-    connection.fd = fds[0];
+    connection.fd = fds.Take();
     connection.tenant = message.arrival().tenant();
     if (message.arrival().has_endpoint()) {
       const proto::PassedEndpoint& passed = message.arrival().endpoint();
@@ -158,8 +202,8 @@ Received TakeMessage(int channel) {
       endpoint->name = passed.name();
       endpoint->tenant = connection.tenant;
       endpoint->device_ids = {passed.device_ids().begin(), passed.device_ids().end()};
-      endpoint->sessions_fd = fds[1];
-      endpoint->sessions_directory = absl::StrCat("/proc/self/fd/", fds[1]);
+      endpoint->sessions_fd = fds.Take();
+      endpoint->sessions_directory = absl::StrCat("/proc/self/fd/", endpoint->sessions_fd);
       connection.endpoint = std::move(endpoint);
     }
   } else if (message.has_closed_endpoint()) {
@@ -167,7 +211,11 @@ Received TakeMessage(int channel) {
   } else if (message.has_order()) {
     received.order = OrderOf(message.order());
   } else if (message.adoption()) {
-    received.admission = fds[0];
+    received.admission = fds.Take();
+  } else if (message.has_peer()) {
+    received.peer = {static_cast<pid_t>(message.peer()), fds.Take()};
+  } else if (message.has_peers()) {
+    received.peers.emplace(message.peers().pids().begin(), message.peers().pids().end());
   }
   return received;
 }
@@ -182,6 +230,12 @@ void ReportEvent(int channel, const DaemonEvent& event) {
   proto::FromEngine message;
   *message.mutable_event() = ToMessage(event);
   Send(channel, message, {}).IgnoreError();
+}
+
+absl::Status ReportPage(int channel, int page) {
+  proto::FromEngine message;
+  message.set_turn_page(true);
+  return Send(channel, message, {page});
 }
 
 void ReportDeviceLoss(int channel) {

@@ -5,15 +5,20 @@
 //     supervisor --[an endpoint was closed]--------------> engine
 //     supervisor --[an order: end, release, reload]------> engine
 //     supervisor --[adoption, and an admission channel]--> engine    a later supervisor's first one
+//     supervisor --[the page of another engine]----------> engine    for turns on the devices
+//     supervisor --[which engines there are]-------------> engine
 //     supervisor <--[how many connections it has got]----- engine    the engine offers to end: idle
 //     supervisor <--[an event of a session]--------------- engine
 //     supervisor <--[a device is lost]-------------------- engine
+//     supervisor <--[its page]---------------------------- engine    its first message
 //     supervisor --(end of file)-------------------------> engine    the supervisor is gone
 //
 // The supervisor accepts the offer only if the engine has received all connections that were sent,
 // so no connection is lost. An engine whose supervisor is gone serves its sessions until the next
 // supervisor connects to its socket (engine_process.h).
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
@@ -30,7 +35,7 @@ namespace detshare {
 
 // A supervisor adopts engines with the same number. It changes with the meaning of messages on the
 // two channels; fields that an older program may ignore do not change it.
-inline constexpr uint32_t kEngineProtocol = 1;
+inline constexpr uint32_t kEngineProtocol = 2;
 
 // The two ends. Both are closed on exec. Neither blocks.
 struct EngineChannel {
@@ -52,11 +57,14 @@ absl::Status PassConnection(int channel, const ClientConnection& connection);
 absl::Status PassClosedEndpoint(int channel, uint64_t endpoint);
 absl::Status PassOrder(int channel, EngineOrder order);
 absl::Status PassAdoption(int channel, int admission);
+absl::Status PassPeer(int channel, pid_t peer, int page);
+absl::Status PassPeers(int channel, const std::vector<pid_t>& peers);
 struct Reported {
   bool end = false;  // no further message will come
   bool device_lost = false;
   std::optional<uint64_t> offer;  // how many connections the engine has received
   std::optional<DaemonEvent> event;
+  int page = -1;  // the engine's page; the receiver owns it, and checks it
 };
 // Returns the next message; nothing if there is none. Does not block.
 std::optional<Reported> TakeReport(int channel);
@@ -71,6 +79,13 @@ struct Received {
   std::optional<uint64_t> closed_endpoint;
   std::optional<EngineOrder> order;
   int admission = -1;  // the engine's end of the new channel; the receiver owns it
+  // Another engine and its page, which the receiver owns, and checks.
+  struct Peer {
+    pid_t pid = -1;
+    int page = -1;
+  };
+  std::optional<Peer> peer;
+  std::optional<std::vector<pid_t>> peers;
 };
 Received TakeMessage(int channel);
 // None of them waits. An offer that cannot be sent is made again later. An event that cannot be sent
@@ -78,5 +93,6 @@ Received TakeMessage(int channel);
 void OfferToEnd(int channel, uint64_t received);
 void ReportEvent(int channel, const DaemonEvent& event);
 void ReportDeviceLoss(int channel);
+absl::Status ReportPage(int channel, int page);
 
 }  // namespace detshare

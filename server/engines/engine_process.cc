@@ -68,18 +68,18 @@ std::string AdoptionSocket(const std::string& engine_directory) {
   return engine_directory + "/adopt.sock";
 }
 
-absl::StatusOr<std::unique_ptr<EngineMember>> EngineMember::Create(int channel,
+absl::StatusOr<std::unique_ptr<EngineMember>> EngineMember::Create(int channel, int page,
                                                                    const std::string& directory,
                                                                    std::chrono::milliseconds idle) {
   DETSHARE_ASSIGN_OR_RETURN(const int listen_fd, ListenForSupervisors(AdoptionSocket(directory)));
   std::unique_ptr<EngineMember> member(
-      new EngineMember(epoll_create1(EPOLL_CLOEXEC), listen_fd, idle));
+      new EngineMember(epoll_create1(EPOLL_CLOEXEC), listen_fd, page, idle));
   member->Adopt(channel);
   return member;
 }
 
-EngineMember::EngineMember(int epoll, int listen_fd, std::chrono::milliseconds idle)
-    : epoll_(epoll), listen_fd_(listen_fd), idle_(idle) {
+EngineMember::EngineMember(int epoll, int listen_fd, int page, std::chrono::milliseconds idle)
+    : epoll_(epoll), listen_fd_(listen_fd), page_(page), idle_(idle) {
   Watch(epoll_, listen_fd_);
 }
 
@@ -101,6 +101,9 @@ void EngineMember::Adopt(int channel) {
   supervisor_.store(peer.pid, std::memory_order_relaxed);
   released_ = false;
   received_ = 0;
+  if (const absl::Status reported = ReportPage(channel, page_); !reported.ok()) {
+    LogWarning("this engine takes no turns with others: ", std::string(reported.message()));
+  }
 }
 
 void EngineMember::AcceptSupervisors() {

@@ -18,6 +18,9 @@ namespace detshare {
 
 // The directory of all engines, below the runtime directory.
 std::string EnginesDirectory(const std::string& runtime_directory);
+// What the engines of a supervisor know together about their devices: a directory in that of all
+// engines. It lasts as long as one of them.
+inline constexpr char kSharedByEngines[] = "shared~";
 // An engine's directory of that name: as a path of the host, and as clients reach it from the main
 // socket's directory.
 std::string EngineDirectory(const std::string& runtime_directory, const std::string& name);
@@ -34,9 +37,10 @@ enum class EngineEnd { kAsked, kFailed, kDeviceLost };
 // supervisor connects to the adoption socket. One thread uses it, except where noted.
 class EngineMember {
  public:
-  // Owns the channel. After `idle` without use, the engine offers to end, or ends if there is no
+  // Owns the channel. `page` is the engine's page (turn_pages.h), which each supervisor gets; it
+  // outlives the object. After `idle` without use, the engine offers to end, or ends if there is no
   // supervisor. Returns the errors of the adoption socket, which only this process's user reaches.
-  static absl::StatusOr<std::unique_ptr<EngineMember>> Create(int channel,
+  static absl::StatusOr<std::unique_ptr<EngineMember>> Create(int channel, int page,
                                                               const std::string& directory,
                                                               std::chrono::milliseconds idle);
   ~EngineMember();
@@ -61,7 +65,7 @@ class EngineMember {
 
  private:
   using Clock = std::chrono::steady_clock;
-  EngineMember(int epoll, int listen_fd, std::chrono::milliseconds idle);
+  EngineMember(int epoll, int listen_fd, int page, std::chrono::milliseconds idle);
   // The process at the channel's other end is the supervisor from now on.
   void Adopt(int channel);
   // Takes connections at the adoption socket. The latest one wins: only a process of this user that
@@ -70,7 +74,7 @@ class EngineMember {
   // There is no supervisor any more.
   void Leave();
 
-  const int epoll_, listen_fd_;
+  const int epoll_, listen_fd_, page_;
   const std::chrono::milliseconds idle_;
   mutable Mutex mutex_;
   // -1: there is no supervisor. Only the thread of Proceed() changes it, so that this thread reads it

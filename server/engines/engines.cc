@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -29,7 +30,9 @@
 #include "server/base/logging.h"
 #include "server/engines/admission_channel.h"
 #include "server/engines/engine_list.h"
+#include "server/engines/engine_process.h"
 #include "server/engines/isolation_group.h"
+#include "server/engines/turn_pages.h"
 
 extern char** environ;
 
@@ -192,10 +195,13 @@ void Engines::Adopt() {
   std::filesystem::directory_iterator entry(directory, error), end;
   for (; !error && entry != end; entry.increment(error)) {
     // An engine that has just begun, or that was told to end, may not be listed.
-    if (used.contains(entry->path().filename().string()) || InUse(entry->path().string())) continue;
+    const std::string name = entry->path().filename().string();
+    const bool shared = name == kSharedByEngines && !used.empty();
+    if (shared || used.contains(name) || InUse(entry->path().string())) continue;
     std::error_code ignored;
     std::filesystem::remove_all(entry->path(), ignored);
   }
+  mkdir(absl::StrCat(directory, "/", kSharedByEngines).c_str(), 0700);  // may be there
   SaveList();
 }
 
@@ -343,11 +349,57 @@ void Engines::Flush(Engine& engine) {
     ++engine.sent;
   }
   // A process that has just begun reads later: what it gets stays here.
-  const bool left = !engine.waiting.empty() || !engine.closed.empty() || !engine.orders.empty();
+  const bool told = TellPeers(engine);
+  const bool left =
+      !told || !engine.waiting.empty() || !engine.closed.empty() || !engine.orders.empty();
   if (engine.full == left) return;
   engine.full = !engine.full;
   const uint32_t events = engine.full ? EPOLLIN | EPOLLOUT : EPOLLIN;
   Watch(epoll_, engine.channel, Source::kChannel, engine.number, events, EPOLL_CTL_MOD);
+}
+
+bool Engines::TellPeers(Engine& engine) {
+  for (; !engine.new_peers.empty(); engine.new_peers.pop_front()) {
+    const auto peer = engines_.find(engine.new_peers.front());
+    if (peer == engines_.end() || peer->second.page < 0) continue;
+    if (!PassPeer(engine.channel, peer->second.info.pid, peer->second.page).ok()) return false;
+  }
+  if (!engine.peers_changed) return true;
+  std::vector<pid_t> pids;
+  for (const auto& [number, other] : engines_) {
+    if (other.page >= 0) pids.push_back(other.info.pid);
+  }
+  engine.peers_changed = !PassPeers(engine.channel, pids).ok();
+  return !engine.peers_changed;
+}
+
+void Engines::TakePage(Engine& engine, int page) {
+  if (engine.page >= 0 || !IsSealedPage(page)) {
+    CloseIfOpen(page);
+    LogWarning("the engine of isolation group ", engine.info.group, " (pid ", engine.info.pid,
+               ") sends a page that others could change, or a second one");
+    return;
+  }
+  engine.page = page;
+  for (auto& [number, other] : engines_) {
+    if (other.number == engine.number) continue;
+    if (other.page >= 0) engine.new_peers.push_back(other.number);
+    other.new_peers.push_back(engine.number);
+    Flush(other);
+  }
+  // An earlier supervisor may have told it of engines that are gone.
+  engine.peers_changed = true;
+  Flush(engine);
+}
+
+void Engines::DropPage(Engine& engine) {
+  if (engine.page < 0) return;
+  close(engine.page);
+  engine.page = -1;
+  for (auto& [number, other] : engines_) {
+    other.peers_changed = true;
+    Flush(other);
+  }
 }
 
 void Engines::CloseEndpoint(uint64_t endpoint) {
@@ -439,6 +491,7 @@ void Engines::Drop(Engine& engine) {
   Part(engine);
   close(engine.process);
   CloseIfOpen(engine.admission);
+  CloseIfOpen(engine.page);
 }
 
 void Engines::HandleMessage(Engine& engine) {
@@ -449,6 +502,7 @@ void Engines::HandleMessage(Engine& engine) {
     if (!reported.has_value()) return;
     if (reported->event.has_value() && options_.noted) options_.noted(*reported->event);
     if (reported->device_lost) engine.device_lost = true;
+    if (reported->page >= 0) TakePage(engine, reported->page);
     const bool idle = reported->offer == engine.sent && engine.waiting.empty();
     if (reported->end) return Part(engine);
     if (idle) return Notify(engine);
@@ -504,6 +558,7 @@ void Engines::Reap(Running::iterator ended) {
   if (options_.running != nullptr) options_.running->Remove(engine.info.pid);
   if (options_.ended) options_.ended(engine.info, {how, text, book_.SessionsOf(engine.info.pid)});
   book_.Forget(engine.info.pid);
+  DropPage(engine);
   Drop(engine);
   if (how != EngineEnd::kAsked && !engine.adopted && Clock::now() - engine.begun < kSoon) {
     if (failed_.size() >= kMaxFailed) failed_.clear();

@@ -108,6 +108,10 @@ class Engines {
     int process = -1;    // a pidfd of the process
     int channel = -1;    // -1: it was told to end, or it is not adopted
     int admission = -1;  // where it asks about sessions (admission_channel.h); -1: as `channel`
+    int page = -1;       // by which it takes turns (turn_pages.h); -1: it has reported none
+    // What it does not know yet: engines whose pages it gets, and that others have come or gone.
+    std::deque<uint32_t> new_peers;
+    bool peers_changed = false;
     uint64_t sent = 0;
     bool full = false;                     // the channel takes no more at the moment
     std::deque<EngineOrder> orders;        // that it does not know yet
@@ -136,6 +140,12 @@ class Engines {
   // Sends the waiting connections, as far as the engine reads.
   void Flush(Engine& engine);
   void HandleMessage(Engine& engine);
+  // The engine takes turns with the others from now on. Owns the page, which may be nonsense.
+  void TakePage(Engine& engine, int page);
+  // The engine is gone, or has no page that counts.
+  void DropPage(Engine& engine);
+  // Sends what the engine does not know of the others. Returns false if something is left.
+  bool TellPeers(Engine& engine);
   // Decides the engine's requests about sessions.
   void Decide(Engine& engine);
   // The engine's process has ended.

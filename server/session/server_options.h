@@ -16,6 +16,9 @@
 
 namespace detshare {
 
+struct TurnPage;
+struct TurnPeers;
+
 struct ServerOptions {
   std::string runtime_directory;  // holds the sessions' files
   std::string policy = "auto";
@@ -27,8 +30,11 @@ struct ServerOptions {
   TenantQuota default_quota;
   uint32_t max_sessions = 0;   // at the same time; 0: one for each address window
   uint32_t migrate_every = 0;  // as DeviceScheduler::Options
-  int spin_us = 0;             // how long a session's worker looks for work before it sleeps
-  int client_spin_us = 0;      // how long a client spins for the GPU before it sleeps
+  // As DeviceScheduler::Options; null: this process is the only one on its devices.
+  TurnPage* turn_page = nullptr;
+  const TurnPeers* turn_peers = nullptr;
+  int spin_us = 0;         // how long a session's worker looks for work before it sleeps
+  int client_spin_us = 0;  // how long a client spins for the GPU before it sleeps
   uint64_t image_store_bytes = uint64_t{1} << 30;  // of code kept for later processes
   // Host memory for the evicted device memory of idle sessions; 0: no eviction.
   uint64_t swap_bytes = 0;

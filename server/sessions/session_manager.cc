@@ -113,6 +113,9 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     // Migrations after a number of operations use all partitions in turn. Two halves are enough for
     // them.
     how.standard_partitions = options.migrate_every == 0;
+    how.page = options.turn_page;
+    how.peers = options.turn_peers;
+    how.device_number = schedulers.size();
     DETSHARE_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceScheduler> scheduler,
         DeviceScheduler::Create(*device, *std::move(policy), options.tenants, kClock, how));

@@ -18,6 +18,8 @@ struct CudaOptions {
   int sm_group = 8;
   // Whether to use time-slice groups, if the driver honours their slices.
   bool preemption = true;
+  // A directory of this daemon's processes that use the GPUs; "": this is the only one.
+  std::string shared_directory;
 };
 
 // Returns one device for each GPU that the driver shows, in its order. The daemon's

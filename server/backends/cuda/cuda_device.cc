@@ -1,8 +1,10 @@
 #include "server/backends/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
@@ -69,11 +71,20 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
         "cuStreamCreateWithPriority"));
   }
   if (options.preemption) {
-    self->properties_.preemption = SetUpPreemption(*self->context_, channel_groups, &self->holds_);
+    const std::string proof =
+        options.shared_directory.empty()
+            ? ""
+            : absl::StrCat(options.shared_directory, "/preemption-",
+                           absl::BytesToHexString(absl::string_view(
+                               reinterpret_cast<const char*>(self->properties_.uuid.data()),
+                               self->properties_.uuid.size())));
+    self->properties_.preemption =
+        SetUpPreemption(*self->context_, channel_groups, proof, &self->holds_);
   } else {
     self->properties_.preemption = Preemption::SwitchedOff();
   }
   if (self->context_->urgent != nullptr) {
+    self->ordinary_group_ = channel_groups.front();
     self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
                                                     nullptr, 0, self->properties_.sm_count);
     static const RealClock clock;
@@ -83,6 +94,10 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
         [gpu](CUresult result, const char* call) { return gpu->Check(result, call); }});
   }
   return self;
+}
+
+void CudaDevice::KeepOrdinary(bool keep) {
+  if (ordinary_group_.has_value()) cuda::KeepOrdinary(*ordinary_group_, keep);
 }
 
 CudaDevice::~CudaDevice() {

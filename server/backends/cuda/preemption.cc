@@ -1,7 +1,12 @@
 #include "server/backends/cuda/preemption.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -11,7 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "policy/status_macros.h"
 
 namespace detshare::cuda {
@@ -23,6 +30,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr microseconds kOrdinarySlice(1);
 constexpr microseconds kUrgentSlice(1'000'000);
+// libcuda's own value.
+constexpr microseconds kDefaultSlice(2'048);
 
 // A kernel of `n` dependent steps. It counts steps, not time, so that time in which the kernel does
 // not run is not taken for work.
@@ -183,8 +192,55 @@ absl::Status SetSlice(const ChannelGroup& group, microseconds slice) {
       absl::StrCat("the time slice is ", now.count(), " us instead of ", slice.count()));
 }
 
+// What another process of the daemon found out about the GPU. While the object exists, other
+// processes wait in its constructor.
+class KeptProof {
+ public:
+  explicit KeptProof(const std::string& path) {
+    if (path.empty()) return;
+    file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file_ < 0) return;
+    while (flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    char text[kMaxText];
+    const ssize_t size = pread(file_, text, sizeof(text), 0);
+    if (size <= 0) return;
+    const absl::string_view all(text, static_cast<size_t>(size));
+    const size_t space = all.find(' ');
+    if (space == absl::string_view::npos || !absl::SimpleAtoi(all.substr(0, space), &latency_ns_))
+      return;
+    reason_ = std::string(all.substr(space + 1));
+    known_ = true;
+  }
+  ~KeptProof() {
+    if (file_ >= 0) close(file_);
+  }
+  KeptProof(const KeptProof&) = delete;
+  KeptProof& operator=(const KeptProof&) = delete;
+
+  bool known() const { return known_; }
+  // In nanoseconds; 0: urgent work does not preempt, for reason().
+  int64_t latency() const { return latency_ns_; }
+  const std::string& reason() const { return reason_; }
+  void Keep(int64_t latency_ns, absl::string_view reason) {
+    if (file_ < 0 || known_) return;
+    const std::string text = absl::StrCat(latency_ns, " ", reason.substr(0, kMaxText - 32));
+    if (pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+        [[maybe_unused]]
+      const int ignored = ftruncate(file_, 0);
+  }
+
+ private:
+  static constexpr size_t kMaxText = 1024;
+  int file_ = -1;
+  bool known_ = false;
+  int64_t latency_ns_ = 0;
+  std::string reason_;
+};
+
 absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
-                                 std::unique_ptr<HoldPool>* holds) {
+                                 const KeptProof& kept, std::unique_ptr<HoldPool>* holds) {
+  if (kept.known() && kept.latency() <= 0) return absl::UnavailableError(kept.reason());
   if (primary.size() != 1)
     return absl::UnavailableError(
         absl::StrCat("the primary context has ", primary.size(), " known compute groups, not one"));
@@ -210,12 +266,15 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
   DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_after, &total), "cuMemGetInfo"));
   DETSHARE_RETURN_IF_ERROR(SetSlice(primary.front(), kOrdinarySlice));
   DETSHARE_RETURN_IF_ERROR(SetSlice(groups.front(), kUrgentSlice));
-  DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu).Run());
+  Preemption preemption;
+  preemption.latency_ns = kept.latency();
+  if (!kept.known()) {
+    DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu).Run());
+    preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
+  }
   // Without holds, requests of many operations would be slower than without preemption.
   DETSHARE_ASSIGN_OR_RETURN(*holds, HoldPool::Create(gpu));
-  Preemption preemption;
   preemption.available = true;
-  preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
   preemption.memory_bytes = free_before > free_after ? free_before - free_after : 0;
   return preemption;
 }
@@ -223,20 +282,28 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
 }  // namespace
 
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
-                           std::unique_ptr<HoldPool>* holds) {
-  absl::StatusOr<Preemption> done = SetUp(gpu, primary, holds);
-  if (done.ok()) return *std::move(done);
+                           const std::string& proof, std::unique_ptr<HoldPool>* holds) {
+  KeptProof kept(proof);
+  absl::StatusOr<Preemption> done = SetUp(gpu, primary, kept, holds);
+  if (done.ok()) {
+    kept.Keep(done->latency_ns, "ns");
+    return *std::move(done);
+  }
   if (gpu.urgent != nullptr) {
     gpu.api.cuCtxDestroy(gpu.urgent->context);
     gpu.urgent = nullptr;
     gpu.api.cuCtxSetCurrent(gpu.ordinary.context);
   }
-  // libcuda's own value. Without a second group a slice has no effect.
-  constexpr microseconds kDefaultSlice(2'048);
+  // All processes must have the same slices, or those with long ones would get all of the GPU.
+  kept.Keep(0, done.status().message());
   for (const ChannelGroup& group : primary) group.SetTimeSlice(kDefaultSlice).IgnoreError();
   Preemption none;
   none.reason = std::string(done.status().message());
   return none;
+}
+
+void KeepOrdinary(const ChannelGroup& group, bool keep) {
+  group.SetTimeSlice(keep ? kDefaultSlice : kOrdinarySlice).IgnoreError();
 }
 
 }  // namespace detshare::cuda

@@ -3,11 +3,12 @@
 // The ordinary group gets the shortest slice, so that it gives way at once. A short slice costs
 // nothing while no other group has work. The urgent group gets a slice that is longer than its
 // bursts of work. Two groups with short slices that both have work would make no progress: the
-// hardware would only save and restore them. So there is one ordinary group, and the daemon is the
-// only process that uses the GPU.
+// hardware would only save and restore them. So a process has one ordinary group, several processes
+// of the daemon take turns (coroutine_runtime/device_turn.h), and no other process uses the GPU.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "coroutine_runtime/device.h"
@@ -20,7 +21,14 @@ namespace detshare::cuda {
 // Creates a second context, and sets `gpu.urgent` and `*holds`, if urgent work then really stops
 // ordinary work. Otherwise leaves the GPU as it was, and the result has the reason. `primary`: the
 // channel groups of the primary context. Takes about 0.3 s. Called before other threads use `gpu`.
+//
+// `proof`: a file that all processes of the daemon on this GPU name; "": there are no others. The
+// first process keeps its result there, and the others take it, because work of other processes
+// disturbs the proof. They wait for each other.
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
-                           std::unique_ptr<HoldPool>* holds);
+                           const std::string& proof, std::unique_ptr<HoldPool>* holds);
+
+// As Device::KeepOrdinary(), for the group of the primary context.
+void KeepOrdinary(const ChannelGroup& group, bool keep);
 
 }  // namespace detshare::cuda

@@ -12,6 +12,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "server/access/acceptor.h"
 #include "server/engines/engine_channel.h"
+#include "server/engines/turn_pages.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/supervised_daemon.h"
 
@@ -316,6 +317,29 @@ TEST_CASE("An engine that cannot start is not started again and again, and its c
   engines.Pass("train", {dup(0), "train", nullptr});
   CHECK(engines.size() == 1);
   for (const auto& [connection, why] : refused) close(connection);
+}
+
+TEST_CASE("Pages travel in both directions, and nobody keeps a descriptor that is not one") {
+  const absl::StatusOr<EngineChannel> channel = MakeEngineChannel();
+  REQUIRE(channel.ok());
+  const auto pages = *TurnPages::Create();
+  REQUIRE(ReportPage(channel->engine, pages->fd()).ok());
+  const std::optional<Reported> reported = TakeReport(channel->supervisor);
+  REQUIRE(reported.has_value());
+  CHECK(IsSealedPage(reported->page));
+  REQUIRE(PassPeer(channel->supervisor, 77, reported->page).ok());
+  close(reported->page);
+  const Received peer = TakeMessage(channel->engine);
+  REQUIRE(peer.peer.has_value());
+  CHECK(peer.peer->pid == 77);
+  CHECK(IsSealedPage(peer.peer->page));
+  close(peer.peer->page);
+  REQUIRE(PassPeers(channel->supervisor, {77, 78}).ok());
+  CHECK(TakeMessage(channel->engine).peers == std::vector<pid_t>{77, 78});
+  REQUIRE(PassPeers(channel->supervisor, {}).ok());
+  CHECK(TakeMessage(channel->engine).peers == std::vector<pid_t>{});
+  close(channel->supervisor);
+  close(channel->engine);
 }
 
 TEST_CASE("A message carries a connection with its tenant and its endpoint, and an offer counts") {

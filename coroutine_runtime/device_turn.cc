@@ -1,0 +1,213 @@
+#include "coroutine_runtime/device_turn.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace detshare {
+namespace {
+
+using policy::Nanoseconds;
+
+// A ticket so far ahead of time is nonsense.
+constexpr Nanoseconds kAhead = policy::kSecond;
+// A process that draws a ticket for so long is dead or hostile.
+constexpr Nanoseconds kLongestDraw = 10 * policy::kMillisecond;
+// Bounds of a turn's length.
+constexpr Nanoseconds kShortest = DeviceTurn::kLength / 8, kLongest = DeviceTurn::kLength * 8;
+// While nobody waits, a turn that is over goes on. This is how often the line is looked at.
+constexpr Nanoseconds kLookAgain = 100 * policy::kMicrosecond;
+
+}  // namespace
+
+DeviceTurn::DeviceTurn(TurnWords& own, const TurnPeers& peers, size_t device, const Clock& clock,
+                       std::function<void(bool keep)> keep)
+    : own_(own), peers_(peers), device_(device), clock_(clock), keep_(std::move(keep)) {}
+
+DeviceTurn::~DeviceTurn() { own_.ticket.store(0); }
+
+bool DeviceTurn::shared() const {
+  const size_t used = peers_.used.load(std::memory_order_acquire);
+  for (size_t i = 0; i < used; ++i) {
+    if (peers_.peers[i].id.load(std::memory_order_relaxed) != 0) return true;
+  }
+  return false;
+}
+
+void DeviceTurn::SetWeight(double weight) {
+  own_.weight.store(static_cast<uint32_t>(std::clamp(weight * 1000, 1.0, 1e9)),
+                    std::memory_order_relaxed);
+}
+
+bool DeviceTurn::OthersBusy() const {
+  const size_t used = peers_.used.load(std::memory_order_acquire);
+  for (size_t i = 0; i < used; ++i) {
+    const TurnPeers::Peer& peer = peers_.peers[i];
+    if (peer.id.load(std::memory_order_acquire) == 0) continue;
+    if (peer.page->devices[device_].busy.load(std::memory_order_relaxed) != 0) return true;
+  }
+  return false;
+}
+
+DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
+  Line line;
+  const uint64_t mine = own_.ticket.load();
+  const size_t used = peers_.used.load(std::memory_order_acquire);
+  for (size_t i = 0; i < used; ++i) {
+    const TurnPeers::Peer& peer = peers_.peers[i];
+    const uint64_t id = peer.id.load(std::memory_order_acquire);
+    if (id == 0) continue;
+    const TurnWords& words = peer.page->devices[device_];
+    // In this order: a process stores its ticket before it stops drawing.
+    line.draws |= words.draws.load() != 0;
+    const uint64_t ticket = words.ticket.load();
+    if (ticket == 0 || ticket > static_cast<uint64_t>(now + kAhead)) continue;
+    line.waited = true;
+    line.overtakes |= words.overtakes.load() != 0;
+    line.weights +=
+        std::clamp<uint32_t>(words.weight.load(std::memory_order_relaxed), 1, 1'000'000);
+    ++line.count;
+    if (mine != 0 && (ticket > mine || (ticket == mine && id > peers_.own_id))) continue;
+    if (line.ahead == 0 || ticket < line.first) line.first = ticket;
+    ++line.ahead;
+  }
+  return line;
+}
+
+void DeviceTurn::Draw(Nanoseconds now) {
+  own_.draws.store(1);
+  uint64_t ticket = static_cast<uint64_t>(std::max<Nanoseconds>(now, 1));
+  const size_t used = peers_.used.load(std::memory_order_acquire);
+  for (size_t i = 0; i < used; ++i) {
+    const TurnPeers::Peer& peer = peers_.peers[i];
+    if (peer.id.load(std::memory_order_acquire) == 0) continue;
+    const uint64_t other = peer.page->devices[device_].ticket.load();
+    if (other <= static_cast<uint64_t>(now + kAhead)) ticket = std::max(ticket, other + 1);
+  }
+  own_.ticket.store(ticket);
+  own_.draws.store(0);
+}
+
+bool DeviceTurn::Join() {
+  uint64_t state = state_.load(std::memory_order_relaxed);
+  while ((state & kHas) != 0 && (state & kOver) == 0) {
+    if (state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire,
+                                     std::memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+bool DeviceTurn::Take() {
+  // Another member of this process looks at the line.
+  if (deciding_.exchange(true, std::memory_order_acquire)) return false;
+  bool taken = Join();
+  if (!taken && (state_.load(std::memory_order_relaxed) & kHas) == 0) {
+    const Nanoseconds now = clock_.NowNanoseconds();
+    if (own_.ticket.load(std::memory_order_relaxed) == 0) Draw(now);
+    const Line line = Look(now);
+    taken = MayTake(now, line);
+    if (taken) Begin(now, line);
+  }
+  deciding_.store(false, std::memory_order_release);
+  return taken;
+}
+
+bool DeviceTurn::MayTake(Nanoseconds now, const Line& line) {
+  if (!line.draws) {
+    draws_since_ = 0;
+  } else if (draws_since_ == 0) {
+    draws_since_ = now;
+  }
+  if (line.draws && now - draws_since_ < kLongestDraw) return false;
+  if (line.ahead == 0) return true;
+  if (line.ahead > 1 || line.overtakes || line.first != watched_) {
+    watched_ = line.ahead > 1 || line.overtakes ? 0 : line.first;
+    watched_since_ = now;
+    return false;
+  }
+  if (now - watched_since_ < (line.first == overtaken_ ? kLength : kPatience)) return false;
+  overtaking_ = true;
+  overtaken_ = line.first;
+  return true;
+}
+
+void DeviceTurn::Begin(Nanoseconds now, const Line& line) {
+  const double own = own_.weight.load(std::memory_order_relaxed);
+  const double mean = (line.weights + own) / (line.count + 1);
+  const Nanoseconds length = std::clamp(
+      static_cast<Nanoseconds>(static_cast<double>(kLength) * own / mean), kShortest, kLongest);
+  const Nanoseconds paid = std::min(debt_, length - kShortest);
+  debt_ -= paid;
+  until_.store(now + length - paid, std::memory_order_relaxed);
+  over_at_.store(0, std::memory_order_relaxed);
+  watched_ = 0;
+  if (overtaking_) {
+    own_.overtakes.store(1);
+    keep_(true);
+  }
+  state_.store(kHas | 1, std::memory_order_release);
+}
+
+bool DeviceTurn::Goes() {
+  if ((state_.load(std::memory_order_relaxed) & kOver) != 0) return false;
+  const Nanoseconds now = clock_.NowNanoseconds();
+  if (now < until_.load(std::memory_order_relaxed)) return true;
+  if (!Look(now).waited) {
+    until_.store(now + kLookAgain, std::memory_order_relaxed);
+    return true;
+  }
+  over_at_.store(now, std::memory_order_relaxed);
+  state_.fetch_or(kOver, std::memory_order_relaxed);
+  return false;
+}
+
+void DeviceTurn::Part() {
+  const uint64_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
+  if ((before & kCount) == 1) Release();
+}
+
+void DeviceTurn::Release() {
+  // The other thread may have lost its CPU.
+  while (deciding_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
+  uint64_t state = state_.load(std::memory_order_acquire);
+  const bool unused = (state & kCount) == 0;
+  if ((state & kHas) != 0 && unused &&
+      state_.compare_exchange_strong(state, 0, std::memory_order_acq_rel)) {
+    const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
+    if (over_at != 0)
+      debt_ = std::clamp<Nanoseconds>(debt_ + clock_.NowNanoseconds() - over_at, 0, kLongest);
+    if (std::exchange(overtaking_, false)) {
+      keep_(false);
+      own_.overtakes.store(0);
+    }
+    own_.ticket.store(0);
+  } else if ((state & kHas) == 0 && waiting_.load(std::memory_order_relaxed) == 0) {
+    own_.ticket.store(0);
+  }
+  deciding_.store(false, std::memory_order_release);
+}
+
+bool DeviceTurn::Member::Enter() {
+  if (inside_) return turn_->Goes();
+  if (turn_->Join() || turn_->Take()) {
+    inside_ = true;
+    if (std::exchange(waits_, false)) turn_->waiting_.fetch_sub(1, std::memory_order_relaxed);
+    return true;
+  }
+  if (!std::exchange(waits_, true)) turn_->waiting_.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+void DeviceTurn::Member::Leave() {
+  if (std::exchange(inside_, false)) turn_->Part();
+}
+
+void DeviceTurn::Member::GiveUp() {
+  if (std::exchange(waits_, false) &&
+      turn_->waiting_.fetch_sub(1, std::memory_order_relaxed) == 1) {
+    turn_->Release();
+  }
+}
+
+}  // namespace detshare

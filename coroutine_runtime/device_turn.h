@@ -1,0 +1,185 @@
+// The turn of this process's ordinary work on a device that several processes share.
+//
+// The hardware makes no progress while the ordinary time-slice groups of two processes have work
+// (docs/preemption.md). So the processes take turns: only the one whose turn it is submits ordinary
+// work. Urgent work takes no turns, because it preempts.
+//
+//     a process wants the device --draws a ticket--> waits --is first in line--> has the turn
+//                                                                                    |
+//            no work is left, or the turn is over and others wait: work completes <--+
+//
+// The processes agree without messages and locks, by Lamport's bakery algorithm. Each one stores its
+// own TurnWords, in memory that the others can only read. A ticket is the time when it was drawn, so
+// those who wait get their turns in the order in which they came.
+//
+// A turn's length follows the weights of those who want the device. The time that the work in flight
+// takes beyond the end of a turn shortens the later turns of that process.
+//
+// Nobody can keep the device. If the first in line does not give it up for kPatience, because of a
+// kernel that runs on, because it waits for the work of another process, or because the process is
+// dead or hostile, the second in line overtakes: it lets its own group keep the device for
+// milliseconds at a time (Device::KeepOrdinary), which stops the work of the first as urgent work
+// would, and goes to the end of the line after its turn. Nonsense in the words of others is a ticket
+// that does not count, or one that is overtaken.
+//
+// Threading: any thread. No call waits for the device. Only the begin and the end of a turn that
+// overtakes make a system call: they set a time slice.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "coroutine_runtime/clock.h"
+#include "policy/policy.h"
+
+namespace detshare {
+
+// What a process publishes about one device. All processes on a device have the same layout
+// (kEngineProtocol).
+struct alignas(128) TurnWords {
+  // When the process began to want the device, in nanoseconds of CLOCK_MONOTONIC; 0: it does not.
+  // Sequentially consistent, as the bakery algorithm needs it. It also publishes that the work of
+  // the turn before is complete.
+  std::atomic<uint64_t> ticket{0};
+  // Not 0 while the process draws a ticket. Sequentially consistent.
+  std::atomic<uint32_t> draws{0};
+  // Not 0 while the process has overtaken the first in line. Sequentially consistent.
+  std::atomic<uint32_t> overtakes{0};
+  // In thousandths of a usual tenant's. Relaxed: a reader that sees a change late takes a turn of the
+  // earlier length.
+  std::atomic<uint32_t> weight{1000};
+  // As SchedBoard::busy. Relaxed, as there.
+  std::atomic<uint64_t> busy{0};
+};
+static_assert(sizeof(TurnWords) == 128 && std::atomic<uint64_t>::is_always_lock_free);
+
+// The words of a process for all devices, by their numbers.
+struct TurnPage {
+  static constexpr size_t kMaxDevices = 64;
+  std::array<TurnWords, kMaxDevices> devices;
+};
+
+// The other processes. One thread adds and removes them.
+struct TurnPeers {
+  static constexpr size_t kMax = 256;
+  struct Peer {
+    // Tells processes apart; 0: there is none here. Release: the page has the process's words.
+    std::atomic<uint64_t> id{0};
+    // Always readable. Holds anything.
+    const TurnPage* page = nullptr;
+  };
+  uint64_t own_id = 0;  // of this process
+  std::array<Peer, kMax> peers;
+  // Only peers below this were ever there. Release, as the ids.
+  std::atomic<size_t> used{0};
+};
+
+class DeviceTurn {
+ public:
+  // A turn between processes of equal weight.
+  static constexpr policy::Nanoseconds kLength = 20 * policy::kMillisecond;
+  // The work in flight of one session. So a turn ends soon after it is over.
+  static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
+  // After this time as the second in line, a process overtakes the first. It overtakes the same one
+  // again after kLength, so both get half of the device.
+  static constexpr policy::Nanoseconds kPatience = 100 * policy::kMillisecond;
+
+  // `own` are this process's words for the device, which is `device` in the pages. `keep` is
+  // Device::KeepOrdinary of the device. All arguments outlive the object.
+  DeviceTurn(TurnWords& own, const TurnPeers& peers, size_t device, const Clock& clock,
+             std::function<void(bool keep)> keep);
+  ~DeviceTurn();
+  DeviceTurn(const DeviceTurn&) = delete;
+  DeviceTurn& operator=(const DeviceTurn&) = delete;
+
+  // Whether other processes are there.
+  bool shared() const;
+  // Of the tenants that want the device. Above 0.
+  void SetWeight(double weight);
+  // Ranks with work are added or removed, as in SchedBoard::busy.
+  void AddBusy(uint64_t change) { own_.busy.fetch_add(change, std::memory_order_relaxed); }
+  // Whether other processes have work of any kind.
+  bool OthersBusy() const;
+
+  // One session of this process, on one device. Its worker is the only user.
+  class Member {
+   public:
+    explicit Member(DeviceTurn* turn) : turn_(turn) {}
+    ~Member() {
+      GiveUp();
+      Leave();
+    }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+
+    // Whether the session may submit ordinary work now. Once true, it counts as having work there
+    // until Leave(). False: it waits in line, and calls again, or gives up.
+    bool Enter();
+    // The session has no ordinary work in the hardware.
+    void Leave();
+    // It does not wait any more.
+    void GiveUp();
+
+   private:
+    DeviceTurn* const turn_;
+    bool inside_ = false, waits_ = false;
+  };
+
+ private:
+  // The state: whether the process has the turn, whether the turn is over, and the number of members
+  // inside.
+  static constexpr uint64_t kHas = uint64_t{1} << 63, kOver = uint64_t{1} << 62;
+  static constexpr uint64_t kCount = kOver - 1;
+
+  // The line as one look sees it.
+  struct Line {
+    int ahead = 0;       // processes in front of this one
+    uint64_t first = 0;  // the ticket of the first of them
+    bool draws = false;  // a process draws a ticket, which may be in front
+    bool overtakes = false;
+    bool waited = false;  // others want the device
+    double weights = 0;   // of them
+    int count = 0;
+  };
+  Line Look(policy::Nanoseconds now) const;
+  // Counts a member, if the process has the turn.
+  bool Join();
+  // Lets a waiting member in, if the process can have the turn now.
+  bool Take();
+  bool MayTake(policy::Nanoseconds now, const Line& line);
+  void Begin(policy::Nanoseconds now, const Line& line);
+  // Whether members may submit more.
+  bool Goes();
+  void Part();
+  // Gives up the turn if nobody is inside, and the place in line if nobody waits.
+  void Release();
+  void Draw(policy::Nanoseconds now);
+
+  TurnWords& own_;
+  const TurnPeers& peers_;
+  const size_t device_;
+  const Clock& clock_;
+  const std::function<void(bool)> keep_;
+
+  // Acquire and release: the work of a turn begins after that of others, and is complete before.
+  std::atomic<uint64_t> state_{0};
+  std::atomic<uint32_t> waiting_{
+      0};  // members; relaxed, checked again by the one who has `deciding_`
+  // When the turn is over; relaxed: read late, the turn is a little longer.
+  std::atomic<policy::Nanoseconds> until_{0};
+  // Held for a moment by the thread that takes or gives up the turn. Acquire and release: publishes
+  // what follows.
+  std::atomic<bool> deciding_{false};
+  bool overtaking_ = false;
+  uint64_t overtaken_ = 0;  // the ticket that this process overtook last
+  uint64_t watched_ = 0;    // the ticket of the first in line, and since when it is seen there
+  policy::Nanoseconds watched_since_ = 0, draws_since_ = 0;
+  policy::Nanoseconds debt_ = 0;
+  // When the turn was over; 0: it is not.
+  std::atomic<policy::Nanoseconds> over_at_{0};
+};
+
+}  // namespace detshare

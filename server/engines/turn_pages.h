@@ -1,0 +1,51 @@
+// The pages by which the engines take turns on their devices (coroutine_runtime/device_turn.h): this
+// process's own, and those of the other engines.
+//
+// An engine makes its page, and seals it before anybody else gets it. So only this process can
+// change it, and nobody can take its memory away from readers. The supervisor passes the pages on.
+//
+// Threading: one thread calls Add() and Keep(); the workers read the pages meanwhile.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device_turn.h"
+
+namespace detshare {
+
+// Whether the descriptor is a page that nobody can map for writing, or shorten.
+bool IsSealedPage(int fd);
+
+class TurnPages {
+ public:
+  static absl::StatusOr<std::unique_ptr<TurnPages>> Create();
+  ~TurnPages();
+  TurnPages(const TurnPages&) = delete;
+  TurnPages& operator=(const TurnPages&) = delete;
+
+  TurnPage& own() { return *own_; }
+  int fd() const { return fd_; }  // of the own page
+  const TurnPeers& peers() const { return peers_; }
+
+  // Another engine and its page, which this object owns. InvalidArgument if it is no sealed page,
+  // ResourceExhausted if there are too many.
+  absl::Status Add(pid_t pid, int page);
+  // Forgets all engines but these.
+  void Keep(const std::vector<pid_t>& pids);
+
+ private:
+  TurnPages() = default;
+  void* PlaceOf(size_t index) const;
+
+  int fd_ = -1;
+  TurnPage* own_ = nullptr;
+  void* places_ = nullptr;  // addresses for the pages of all peers; always readable
+  TurnPeers peers_;
+};
+
+}  // namespace detshare

@@ -1,0 +1,254 @@
+// The turns of several processes on one device. Here the processes are objects of one process.
+#include "coroutine_runtime/device_turn.h"
+
+#include <array>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/coroutine_runtime/scripted_policy.h"
+
+namespace detshare {
+namespace {
+
+using policy::kMicrosecond;
+using policy::kMillisecond;
+using policy::kSecond;
+
+// Processes that know each other. Each has words for device 1.
+struct Processes {
+  struct Process {
+    TurnPage page;
+    TurnPeers peers;
+    std::vector<bool> kept;
+    std::unique_ptr<DeviceTurn> turn;
+  };
+  std::deque<Process> all;
+
+  Processes(int count, const Clock& clock) {
+    for (int i = 0; i < count; ++i) {
+      Process& process = all.emplace_back();
+      process.peers.own_id = static_cast<uint64_t>(i) + 1;
+    }
+    for (Process& process : all) {
+      size_t place = 0;
+      for (Process& other : all) {
+        if (&other == &process) continue;
+        process.peers.peers[place].page = &other.page;
+        process.peers.peers[place++].id = other.peers.own_id;
+      }
+      process.peers.used = place;
+      process.turn =
+          std::make_unique<DeviceTurn>(process.page.devices[1], process.peers, 1, clock,
+                                       [&process](bool keep) { process.kept.push_back(keep); });
+    }
+  }
+  TurnWords& WordsOf(int process) { return all[process].page.devices[1]; }
+};
+
+struct TurnFixture {
+  ManualClock clock;
+  Processes processes{3, clock};
+  DeviceTurn::Member a{processes.all[0].turn.get()}, a2{processes.all[0].turn.get()},
+      b{processes.all[1].turn.get()}, c{processes.all[2].turn.get()};
+
+  TurnFixture() { clock.Advance(kSecond); }
+};
+
+TEST_CASE_METHOD(TurnFixture,
+                 "One process has the turn, and the others get it in the order they came") {
+  REQUIRE(a.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(c.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(b.Enter());
+  a.Leave();
+  CHECK_FALSE(b.Enter());
+  REQUIRE(c.Enter());
+  c.Leave();
+  CHECK(b.Enter());
+}
+
+TEST_CASE_METHOD(TurnFixture, "Tickets of the same time are in one order for all") {
+  REQUIRE(c.Enter());
+  CHECK_FALSE(b.Enter());
+  CHECK_FALSE(a.Enter());
+  c.Leave();
+  const bool first = a.Enter();
+  CHECK(b.Enter() != first);
+}
+
+TEST_CASE_METHOD(TurnFixture, "Sessions of one process have the turn together") {
+  REQUIRE(a.Enter());
+  REQUIRE(a2.Enter());
+  CHECK_FALSE(b.Enter());
+  a.Leave();
+  CHECK_FALSE(b.Enter());
+  a2.Leave();
+  CHECK(b.Enter());
+}
+
+TEST_CASE_METHOD(TurnFixture, "A turn is over after its length if others wait") {
+  REQUIRE(a.Enter());
+  clock.Advance(10 * DeviceTurn::kLength);
+  CHECK(a.Enter());
+  CHECK_FALSE(b.Enter());
+  clock.Advance(kMillisecond);
+  CHECK_FALSE(a.Enter());   // it may submit no more
+  CHECK_FALSE(a2.Enter());  // and nobody else of the process
+  CHECK_FALSE(b.Enter());   // work is in the hardware
+  a.Leave();
+  CHECK_FALSE(a2.Enter());  // at the end of the line
+  REQUIRE(b.Enter());
+  clock.Advance(DeviceTurn::kLength - kMicrosecond);
+  CHECK(b.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(b.Enter());
+  b.Leave();
+  CHECK(a2.Enter());
+}
+
+TEST_CASE_METHOD(TurnFixture, "A session that gives up does not hold up those behind it") {
+  REQUIRE(a.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(b.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(c.Enter());
+  b.GiveUp();
+  a.Leave();
+  CHECK(c.Enter());
+}
+
+TEST_CASE_METHOD(TurnFixture, "Lengths follow the weights, and work beyond the end is paid back") {
+  processes.all[0].turn->SetWeight(3);
+  CHECK_FALSE((a.Enter() && b.Enter()));
+  a.Leave();
+  REQUIRE(b.Enter());
+  CHECK_FALSE(a.Enter());
+  b.Leave();
+  REQUIRE(a.Enter());  // no other wants the device, so the weights of others do not count
+  CHECK_FALSE(b.Enter());
+  clock.Advance(DeviceTurn::kLength);
+  CHECK_FALSE(a.Enter());
+  clock.Advance(5 * kMillisecond);  // a kernel takes longer
+  a.Leave();
+  REQUIRE(b.Enter());
+  CHECK_FALSE(a.Enter());
+  b.Leave();
+  CHECK_FALSE(b.Enter());
+  // Three halves of the usual length, less the debt.
+  REQUIRE(a.Enter());
+  const policy::Nanoseconds length = DeviceTurn::kLength * 3 / 2 - 5 * kMillisecond;
+  clock.Advance(length - kMicrosecond);
+  CHECK(a.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(a.Enter());
+}
+
+TEST_CASE_METHOD(TurnFixture, "The second in line overtakes a process that keeps the device") {
+  REQUIRE(a.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(b.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(c.Enter());
+  clock.Advance(DeviceTurn::kPatience - kMillisecond);
+  CHECK_FALSE(b.Enter());
+  clock.Advance(2 * kMillisecond);
+  CHECK_FALSE(c.Enter());
+  REQUIRE(b.Enter());
+  CHECK(processes.all[1].kept == std::vector<bool>{true});
+  CHECK(processes.WordsOf(1).overtakes == 1);
+  CHECK_FALSE(c.Enter());
+  clock.Advance(DeviceTurn::kLength);
+  CHECK_FALSE(b.Enter());  // its turn is as long as any
+  b.Leave();
+  CHECK(processes.all[1].kept == std::vector<bool>{true, false});
+  CHECK(processes.WordsOf(1).overtakes == 0);
+  // The next one waits anew, so the first one progresses meanwhile.
+  CHECK_FALSE(b.Enter());
+  CHECK_FALSE(c.Enter());
+  clock.Advance(DeviceTurn::kPatience);
+  CHECK_FALSE(b.Enter());
+  REQUIRE(c.Enter());
+  c.Leave();
+  // The first one is overtaken sooner by those who know it.
+  CHECK_FALSE(b.Enter());
+  clock.Advance(DeviceTurn::kLength);
+  CHECK(b.Enter());
+}
+
+TEST_CASE_METHOD(TurnFixture, "Nonsense in the words of another process stops nobody") {
+  TurnWords& words = processes.WordsOf(1);
+  words.ticket = std::numeric_limits<uint64_t>::max();
+  words.weight = 0;
+  words.overtakes = 7;
+  words.draws = 1;
+  CHECK_FALSE(a.Enter());
+  clock.Advance(20 * kMillisecond);
+  REQUIRE(a.Enter());
+  a.Leave();
+  words.ticket = 1;
+  words.overtakes = 0;
+  words.draws = 0;
+  CHECK_FALSE(a.Enter());
+  clock.Advance(DeviceTurn::kPatience);
+  CHECK(a.Enter());
+}
+
+TEST_CASE_METHOD(TurnFixture, "A process that is gone does not count") {
+  REQUIRE(a.Enter());
+  CHECK_FALSE(b.Enter());
+  CHECK(processes.all[1].turn->shared());
+  for (TurnPeers::Peer& peer : processes.all[1].peers.peers) peer.id = 0;
+  CHECK_FALSE(processes.all[1].turn->shared());
+  CHECK(b.Enter());
+}
+
+TEST_CASE("Processes see whether others have work") {
+  ManualClock clock;
+  Processes processes(2, clock);
+  CHECK_FALSE(processes.all[1].turn->OthersBusy());
+  processes.all[0].turn->AddBusy(uint64_t{1} << 16);
+  CHECK(processes.all[1].turn->OthersBusy());
+  CHECK_FALSE(processes.all[0].turn->OthersBusy());
+  processes.all[0].turn->AddBusy(-(uint64_t{1} << 16));
+  CHECK_FALSE(processes.all[1].turn->OthersBusy());
+}
+
+TEST_CASE("Threads of four processes never have the device at once, and all of them get it") {
+  constexpr int kProcesses = 4, kThreads = 2, kRounds = 300;
+  const RealClock clock;
+  Processes processes(kProcesses, clock);
+  std::array<std::atomic<int>, kProcesses> inside{}, rounds{};
+  std::atomic<int> beside{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kProcesses * kThreads; ++i) {
+    threads.emplace_back([&, process = i % kProcesses] {
+      DeviceTurn::Member member(processes.all[process].turn.get());
+      for (int round = 0; round < kRounds; ++round) {
+        while (!member.Enter()) std::this_thread::yield();
+        ++inside[process];
+        for (int other = 0; other < kProcesses; ++other) {
+          if (other != process && inside[other] != 0) ++beside;
+        }
+        std::this_thread::yield();
+        --inside[process];
+        member.Leave();
+        ++rounds[process];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // A thread that loses its CPU for longer than kPatience is overtaken.
+  size_t overtaken = 0;
+  for (const Processes::Process& process : processes.all) overtaken += process.kept.size();
+  CHECK((beside == 0 || overtaken > 0));
+  for (const std::atomic<int>& each : rounds) CHECK(each == kRounds * kThreads);
+}
+
+}  // namespace
+}  // namespace detshare
