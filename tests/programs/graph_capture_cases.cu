@@ -321,7 +321,7 @@ void RecordsAgain() {
   AddStep(origin, 5);
   End("an event that is recorded again", 12345);
   Show("waiting for its end outside", cuStreamWaitEvent(joined, event, 0),
-       CUDA_ERROR_CAPTURED_EVENT);
+       CUDA_ERROR_INVALID_VALUE);
   CHECK_CU(cuEventRecord(event, origin));
   Show("after recording it outside", cuStreamWaitEvent(joined, event, 0));
   CHECK_CU(cuEventDestroy(event));

@@ -2,6 +2,7 @@
 
 Tags:
   alone: asks about the whole device, so nothing else may run at the same time
+  beyond_native: checks what CUDA promises and NVIDIA's driver does not always keep, so its native run may fail
   driver_api: is linked with -lcuda
   fault: makes the device fault, which natively ends the process and through a daemon all of its sessions
   fork: uses CUDA on both sides of a fork
@@ -141,7 +142,7 @@ PROGRAMS = [
     _program("stream_properties"),
     _program("streams_events"),
     _program("surfaces"),
-    _program("synchronous_copies"),
+    _program("synchronous_copies", tags = ["beyond_native"]),
     _program("templates_structs"),
     _program("tensor_maps", srcs = ["gpu_only/tensor_maps.cu"], flags = ["-arch=sm_90a"], tags = ["driver_api", "gpu_only", "sm90"]),
     _program("textures_2d"),
