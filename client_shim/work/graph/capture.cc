@@ -324,7 +324,7 @@ CUresult WaitInCapture(Stream& stream, Event& event) {
   const std::lock_guard lock(GraphMutex());
   Sequence* recorded = Find(event.capture.load(std::memory_order_relaxed));
   if (!Capturing(stream)) {
-    if (recorded == nullptr) return CUDA_ERROR_CAPTURED_EVENT;  // of an ended capture
+    if (recorded == nullptr) return CUDA_ERROR_INVALID_VALUE;  // of an ended capture
     if (recorded->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream.legacy) return Invalidate(*recorded, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     Join(*recorded, stream);
