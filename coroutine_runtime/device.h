@@ -387,6 +387,11 @@ class Device {
   // of a millisecond. Does nothing on a device without an urgent group, or that no other process can
   // use.
   virtual void KeepOrdinary(bool /*keep*/) {}
+  // `others_work` tells whether other processes have work on the device. Null: nobody knows, so they
+  // may have, as before the first call. The driver's own work in slow calls (CreatePartition, the
+  // upload of code) belongs to no turn; the device lets it proceed beside others' work. Any thread
+  // may call the function, but none does after a later call of ShareWith() has returned.
+  virtual void ShareWith(std::function<bool()> /*others_work*/) {}
   // Null if the device needs no holds. ResourceExhausted if all are in use.
   virtual absl::StatusOr<std::unique_ptr<GroupHold>> CreateHold() { return nullptr; }
   // Creates a partition of `count` SMs from `first` on, both multiples of properties().sm_group.

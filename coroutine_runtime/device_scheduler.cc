@@ -155,12 +155,18 @@ absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(
 }
 
 DeviceScheduler::~DeviceScheduler() {
+  if (turn_ != nullptr) device_.ShareWith(nullptr);
   {
     const MutexLock lock(&wake_mutex_);
     stopping_ = true;
   }
   woken_.SignalAll();
   if (thread_.joinable()) thread_.join();
+}
+
+void DeviceScheduler::NotePeers() {
+  if (turn_ != nullptr) device_.ShareWith([turn = turn_.get()] { return turn->OthersInLine(); });
+  Wake();
 }
 
 absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,

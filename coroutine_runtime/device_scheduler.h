@@ -104,7 +104,7 @@ class DeviceScheduler {
   std::vector<Traced> FetchTrace();
 
   // Another process has begun or ended to use the device.
-  void NotePeers() { Wake(); }
+  void NotePeers();
 
   // The work of each tenant's coroutines, present and past. The figures only grow.
   struct TenantTotals {

@@ -49,6 +49,8 @@ bool DeviceTurn::OthersBusy() const {
   return false;
 }
 
+bool DeviceTurn::OthersInLine() const { return Look(clock_.NowNanoseconds()).waited; }
+
 DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
   Line line;
   const uint64_t mine = own_.ticket.load();

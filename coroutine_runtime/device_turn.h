@@ -103,6 +103,8 @@ class DeviceTurn {
   void AddBusy(uint64_t change) { own_.busy.fetch_add(change, std::memory_order_relaxed); }
   // Whether other processes have work of any kind.
   bool OthersBusy() const;
+  // Whether other processes want the device for ordinary work.
+  bool OthersInLine() const;
 
   // One session of this process, on one device. Its worker is the only user.
   class Member {

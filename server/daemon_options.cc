@@ -58,8 +58,9 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   backend->backend = config.backend;
   backend->cuda_driver = config.cuda_driver;
   backend->cuda_sm_group = static_cast<int>(config.cuda_sm_group);
-  // Engines know each other's turns (coroutine_runtime/device_turn.h). These are not in force before
-  // they were measured on a GPU: without them the time-slice groups would stop each other.
+  // Engines take turns (coroutine_runtime/device_turn.h), and preemption works between them. It is
+  // not in force: with it each engine that runs makes the start of the next one a second longer, for
+  // a reason that is not known yet.
   backend->preemption = config.preemption == "auto" && !engines;
   backend->soft_devices = static_cast<int>(config.soft_devices);
   backend->soft_sms = static_cast<int>(config.soft_sms);

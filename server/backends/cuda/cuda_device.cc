@@ -84,7 +84,6 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
     self->properties_.preemption = Preemption::SwitchedOff();
   }
   if (self->context_->urgent != nullptr) {
-    self->ordinary_group_ = channel_groups.front();
     self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
                                                     nullptr, 0, self->properties_.sm_count);
     static const RealClock clock;
@@ -97,7 +96,12 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
 }
 
 void CudaDevice::KeepOrdinary(bool keep) {
-  if (ordinary_group_.has_value()) cuda::KeepOrdinary(*ordinary_group_, keep);
+  if (context_->ordinary.slice != nullptr) context_->ordinary.slice->Keep(keep);
+}
+
+void CudaDevice::ShareWith(std::function<bool()> others_work) {
+  if (context_->ordinary.slice != nullptr)
+    context_->ordinary.slice->ShareWith(std::move(others_work));
 }
 
 CudaDevice::~CudaDevice() {
@@ -198,6 +202,7 @@ absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first
                       "cuDevResourceGenerateDesc");
   if (!status.ok()) return status;
   CUgreenCtx green = nullptr;
+  const OrdinarySlice::Call own(context_->ordinary.slice.get());
   status = context_->Check(
       api_->cuGreenCtxCreate(&green, description, context_->device, CU_GREEN_CTX_DEFAULT_STREAM),
       "cuGreenCtxCreate");

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +33,7 @@ class CudaDevice final : public Device {
   Partition& whole() override { return *whole_; }
   Partition* urgent() override { return urgent_.get(); }
   void KeepOrdinary(bool keep) override;
+  void ShareWith(std::function<bool()> others_work) override;
   absl::StatusOr<std::unique_ptr<GroupHold>> CreateHold() override;
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override;
   absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override;
@@ -81,10 +81,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<CudaTensorMaps> tensor_maps_;  // null: the GPU has none
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;
-  std::unique_ptr<CudaPartition> urgent_;       // null: the device cannot preempt
-  std::optional<ChannelGroup> ordinary_group_;  // set if urgent_ is
-  std::unique_ptr<HoldPool> holds_;             // null: the same
-  std::unique_ptr<GroupClock> group_clock_;     // null: the same
+  std::unique_ptr<CudaPartition> urgent_;    // null: the device cannot preempt
+  std::unique_ptr<HoldPool> holds_;          // null: the same
+  std::unique_ptr<GroupClock> group_clock_;  // null: the same
   // Group i begins at SM i * sm_group. The last group holds the SMs that the driver left over, so
   // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;

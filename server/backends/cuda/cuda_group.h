@@ -16,6 +16,7 @@
 #include "proto/mutex.h"
 #include "server/backends/cuda/driver_api.h"
 #include "server/backends/cuda/idle_window.h"
+#include "server/backends/cuda/ordinary_slice.h"
 
 namespace detshare::cuda {
 
@@ -55,6 +56,9 @@ class CudaGroup {
   CudaContext& gpu;
   const CUcontext context;
   const bool urgent;  // whether its work stops that of the other group
+  // Null, unless this is the ordinary group and other processes have groups on the GPU. Set before
+  // other threads use the object.
+  std::unique_ptr<OrdinarySlice> slice;
 
   // Makes the context current in this thread. Only this backend sets contexts in the daemon's
   // threads.

@@ -38,7 +38,10 @@ absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::
     do {
       if (group_.gpu.lost() || space.abandoned()) break;
       if (!group_.Busy()) {
-        const absl::Status status = call();
+        const absl::Status status = [&] {
+          const OrdinarySlice::Call own(group_.slice.get());
+          return call();
+        }();
         Open();
         return status;
       }
@@ -56,7 +59,10 @@ bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work
   Hold();
   // The work that is being submitted may contain a wait for the host.
   const bool now = !group_.Busy() || (in_spite_of_work && !group_.gpu.AnySpaceWaitsForTheHost());
-  if (now) call();
+  if (now) {
+    const OrdinarySlice::Call own(group_.slice.get());
+    call();
+  }
   Open();
   turn_.Unlock();
   return now;

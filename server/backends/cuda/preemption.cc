@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "policy/status_macros.h"
+#include "server/backends/cuda/ordinary_slice.h"
 
 namespace detshare::cuda {
 namespace {
@@ -28,10 +29,7 @@ using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr microseconds kOrdinarySlice(1);
 constexpr microseconds kUrgentSlice(1'000'000);
-// libcuda's own value.
-constexpr microseconds kDefaultSlice(2'048);
 
 // A kernel of `n` dependent steps. It counts steps, not time, so that time in which the kernel does
 // not run is not taken for work.
@@ -239,7 +237,8 @@ class KeptProof {
 };
 
 absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
-                                 const KeptProof& kept, std::unique_ptr<HoldPool>* holds) {
+                                 const KeptProof& kept, bool shared,
+                                 std::unique_ptr<HoldPool>* holds) {
   if (kept.known() && kept.latency() <= 0) return absl::UnavailableError(kept.reason());
   if (primary.size() != 1)
     return absl::UnavailableError(
@@ -264,7 +263,7 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
     return absl::UnavailableError(
         absl::StrCat("the urgent context has ", groups.size(), " known compute groups, not one"));
   DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_after, &total), "cuMemGetInfo"));
-  DETSHARE_RETURN_IF_ERROR(SetSlice(primary.front(), kOrdinarySlice));
+  DETSHARE_RETURN_IF_ERROR(SetSlice(primary.front(), OrdinarySlice::kShort));
   DETSHARE_RETURN_IF_ERROR(SetSlice(groups.front(), kUrgentSlice));
   Preemption preemption;
   preemption.latency_ns = kept.latency();
@@ -272,6 +271,11 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
     DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu).Run());
     preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
   }
+  if (shared) {
+    gpu.ordinary.slice = std::make_unique<OrdinarySlice>(
+        [group = primary.front()](microseconds slice) { group.SetTimeSlice(slice).IgnoreError(); });
+  }
+  const OrdinarySlice::Call own(gpu.ordinary.slice.get());
   // Without holds, requests of many operations would be slower than without preemption.
   DETSHARE_ASSIGN_OR_RETURN(*holds, HoldPool::Create(gpu));
   preemption.available = true;
@@ -284,11 +288,12 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
                            const std::string& proof, std::unique_ptr<HoldPool>* holds) {
   KeptProof kept(proof);
-  absl::StatusOr<Preemption> done = SetUp(gpu, primary, kept, holds);
+  absl::StatusOr<Preemption> done = SetUp(gpu, primary, kept, !proof.empty(), holds);
   if (done.ok()) {
     kept.Keep(done->latency_ns, "ns");
     return *std::move(done);
   }
+  gpu.ordinary.slice = nullptr;
   if (gpu.urgent != nullptr) {
     gpu.api.cuCtxDestroy(gpu.urgent->context);
     gpu.urgent = nullptr;
@@ -296,14 +301,10 @@ Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& pr
   }
   // All processes must have the same slices, or those with long ones would get all of the GPU.
   kept.Keep(0, done.status().message());
-  for (const ChannelGroup& group : primary) group.SetTimeSlice(kDefaultSlice).IgnoreError();
+  for (const ChannelGroup& group : primary) group.SetTimeSlice(OrdinarySlice::kLong).IgnoreError();
   Preemption none;
   none.reason = std::string(done.status().message());
   return none;
-}
-
-void KeepOrdinary(const ChannelGroup& group, bool keep) {
-  group.SetTimeSlice(keep ? kDefaultSlice : kOrdinarySlice).IgnoreError();
 }
 
 }  // namespace detshare::cuda

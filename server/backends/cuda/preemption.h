@@ -18,17 +18,14 @@
 
 namespace detshare::cuda {
 
-// Creates a second context, and sets `gpu.urgent` and `*holds`, if urgent work then really stops
-// ordinary work. Otherwise leaves the GPU as it was, and the result has the reason. `primary`: the
-// channel groups of the primary context. Takes about 0.3 s. Called before other threads use `gpu`.
+// Creates a second context, and sets `gpu.urgent`, `*holds` and, with `proof`, `gpu.ordinary.slice`,
+// if urgent work then really stops ordinary work. Otherwise leaves the GPU as it was, and the result
+// has the reason. `primary`: the channel groups of the primary context. Takes about 0.3 s. Called before other threads use `gpu`.
 //
 // `proof`: a file that all processes of the daemon on this GPU name; "": there are no others. The
 // first process keeps its result there, and the others take it, because work of other processes
 // disturbs the proof. They wait for each other.
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
                            const std::string& proof, std::unique_ptr<HoldPool>* holds);
-
-// As Device::KeepOrdinary(), for the group of the primary context.
-void KeepOrdinary(const ChannelGroup& group, bool keep);
 
 }  // namespace detshare::cuda

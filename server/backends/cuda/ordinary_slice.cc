@@ -1,0 +1,37 @@
+#include "server/backends/cuda/ordinary_slice.h"
+
+#include <utility>
+
+namespace detshare::cuda {
+
+void OrdinarySlice::ShareWith(std::function<bool()> others_work) {
+  const MutexLock lock(&mutex_);
+  others_work_ = std::move(others_work);
+}
+
+void OrdinarySlice::Keep(bool keep) {
+  const MutexLock lock(&mutex_);
+  keep_ = keep;
+  Apply();
+}
+
+bool OrdinarySlice::Begin() {
+  const MutexLock lock(&mutex_);
+  if (others_work_ && !others_work_()) return false;
+  ++calls_;
+  Apply();
+  return true;
+}
+
+void OrdinarySlice::End() {
+  const MutexLock lock(&mutex_);
+  --calls_;
+  Apply();
+}
+
+void OrdinarySlice::Apply() {
+  const std::chrono::microseconds slice = keep_ ? kLong : calls_ > 0 ? kForCalls : kShort;
+  if (std::exchange(now_, slice) != slice) set_(slice);
+}
+
+}  // namespace detshare::cuda

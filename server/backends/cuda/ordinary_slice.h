@@ -1,0 +1,80 @@
+// The time slice of the ordinary group of a process that shares its GPU with other processes of the
+// daemon.
+//
+// Normally it is the shortest one, so that the group gives way to urgent work at once. Only the
+// process whose turn it is has ordinary work (coroutine_runtime/device_turn.h): two groups with
+// short slices that both have work make no progress. Some calls of the driver have work of their own
+// outside of any turn: they upload code, create and destroy green contexts, and wait until the group
+// is idle. While such a call runs, the slice is longer, so that its work proceeds beside the turn of
+// another process.
+//
+//     slice        | while
+//     -------------+------------------------------------------------
+//     1 us         | none of the following
+//     500 us       | calls of the driver run and others have work
+//     2,048 us     | this process overtakes another (Keep)
+//
+// Threading: any thread. Each change of the slice takes some 100 us.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "proto/mutex.h"
+
+namespace detshare::cuda {
+
+class OrdinarySlice {
+ public:
+  static constexpr std::chrono::microseconds kShort{1};
+  // Much longer than it takes the hardware to load a group's state, and short for urgent work that
+  // waits.
+  static constexpr std::chrono::microseconds kForCalls{500};
+  // libcuda's own value.
+  static constexpr std::chrono::microseconds kLong{2'048};
+
+  // `set` sets the group's slice, which is kShort at first.
+  explicit OrdinarySlice(std::function<void(std::chrono::microseconds)> set)
+      : set_(std::move(set)) {}
+  OrdinarySlice(const OrdinarySlice&) = delete;
+  OrdinarySlice& operator=(const OrdinarySlice&) = delete;
+
+  // `others_work` tells whether other processes have work on the GPU. Null: nobody knows, so they
+  // may have. Does not return while the function before is called.
+  void ShareWith(std::function<bool()> others_work);
+
+  // As Device::KeepOrdinary().
+  void Keep(bool keep);
+
+  // A call of the driver whose work belongs to no turn, while the object exists.
+  class Call {
+   public:
+    // Null: the process shares the GPU with no other, so nothing is done.
+    explicit Call(OrdinarySlice* slice)
+        : slice_(slice != nullptr && slice->Begin() ? slice : nullptr) {}
+    ~Call() {
+      if (slice_ != nullptr) slice_->End();
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    OrdinarySlice* const slice_;
+  };
+
+ private:
+  // Returns whether the call counts.
+  bool Begin();
+  void End();
+  void Apply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::function<void(std::chrono::microseconds)> set_;
+  Mutex mutex_;
+  std::function<bool()> others_work_ ABSL_GUARDED_BY(mutex_);
+  bool keep_ ABSL_GUARDED_BY(mutex_) = false;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::chrono::microseconds now_ ABSL_GUARDED_BY(mutex_) = kShort;
+};
+
+}  // namespace detshare::cuda
