@@ -31,6 +31,7 @@ enum CudaResult : int {
   kCudaErrorNotReady = 600,
   kCudaErrorIllegalAddress = 700,
   kCudaErrorLaunchOutOfResources = 701,
+  kCudaErrorLaunchTimeout = 702,
   kCudaErrorAssert = 710,
   kCudaErrorIllegalInstruction = 715,
   kCudaErrorMisalignedAddress = 716,

@@ -46,6 +46,7 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
     if (options.soft_memory > 0) soft.total_memory = options.soft_memory;
     soft.worker_threads = options.soft_threads;
     soft.preemption = options.preemption;
+    soft.kernels_outlive_sessions = options.soft_kernels_outlive_sessions;
     if (!options.soft_cc.empty()) {
       const char* const end = options.soft_cc.data() + options.soft_cc.size();
       const auto major = std::from_chars(options.soft_cc.data(), end, soft.compute_major);

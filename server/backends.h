@@ -20,10 +20,11 @@ struct BackendOptions {
   bool preemption = true;
   std::string shared_directory;  // as in CudaOptions
   int soft_devices = 1;
-  int soft_sms = 0;          // 0: as the default device
-  uint64_t soft_memory = 0;  // bytes; 0: as the default device
-  std::string soft_cc;       // "9.0"; "": as the default device
-  int soft_threads = 0;      // 0: one for each core
+  int soft_sms = 0;                            // 0: as the default device
+  uint64_t soft_memory = 0;                    // bytes; 0: as the default device
+  std::string soft_cc;                         // "9.0"; "": as the default device
+  int soft_threads = 0;                        // 0: one for each core
+  bool soft_kernels_outlive_sessions = false;  // as in SoftDeviceOptions
 };
 
 struct OpenedBackend {

@@ -326,7 +326,12 @@ absl::Status Daemon::ServeHttp() {
 }
 
 void Daemon::Monitor() {
+  bool outlived = false;
   while (manager_->activity().Await(kHealthPeriod)) {
+    if (options_.outlived && !outlived && manager_->WorkOutlivesSession()) {
+      outlived = true;
+      options_.outlived();
+    }
     const absl::Status health = manager_->DeviceHealth();
     if (!health.ok()) {
       SetServing(false);

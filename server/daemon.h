@@ -82,6 +82,9 @@ class Daemon {
     // Serves observations to clients that may administer (proto/observation.proto).
     bool observe = false;
     uint64_t device_losses = 0;  // device losses of the daemons that this one replaces
+    // Called once, on a thread of the daemon, when work of a session runs on after the session's end,
+    // so that other sessions had better use another process; may be empty.
+    std::function<void()> outlived;
     // Called once, on a thread of the daemon, when a device is lost. By then every session has been
     // told.
     std::function<void()> device_lost;

@@ -72,6 +72,7 @@ void AddInternalFlags(CLI::App& app, Flags& flags) {
   app.add_option("--engine-idle-ms", flags.engine_idle_ms)->group("");
   app.add_flag("--remove-runtime-dir", flags.remove_runtime_directory)->group("");
   app.add_flag("--soft-lose-device-on-fault", flags.server.lose_device_on_fault)->group("");
+  app.add_flag("--soft-kernels-outlive-sessions", flags.soft_kernels_outlive_sessions)->group("");
 }
 
 // Sets the share of the tenant in `text`, "NAME=PERCENT". Adds the tenant if the file does not have

@@ -71,6 +71,7 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   // No other user may see what is in the directory.
   DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(daemon.server.runtime_directory));
   DETSHARE_ASSIGN_OR_RETURN(channels.pages, TurnPages::Create());
+  daemon.server.replaceable = true;
   daemon.server.turn_page = &channels.pages->own();
   daemon.server.turn_peers = &channels.pages->peers();
   DETSHARE_ASSIGN_OR_RETURN(
@@ -249,6 +250,8 @@ int ServeDaemon(Startup startup) {
   options.backend = backend->name;
   options.host_telemetry = std::move(backend->telemetry);
   const int lost_fd = eventfd(0, EFD_CLOEXEC);
+  if (channels.member != nullptr)
+    options.outlived = [member = channels.member.get()] { member->Retire(); };
   options.device_lost = [lost_fd] {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(lost_fd, &one, sizeof(one));

@@ -74,6 +74,7 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   daemon.listen_fd = flags.listen_fd;
   daemon.device_losses = flags.device_losses;
   ApplyConfig(startup.config, &daemon, &startup.backend);
+  startup.backend.soft_kernels_outlive_sessions = flags.soft_kernels_outlive_sessions;
   DETSHARE_RETURN_IF_ERROR(AdoptPassedSocket(&daemon));
   if (daemon.socket.empty()) daemon.socket = std::string(kDefaultSocket);
   daemon.server.runtime_directory =

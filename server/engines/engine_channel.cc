@@ -172,6 +172,7 @@ std::optional<Reported> TakeReport(int channel) {
   if (message.has_offer()) reported.offer = message.offer();
   if (message.has_event()) reported.event = FromMessage(message.event());
   reported.device_lost = message.device_lost();
+  reported.retires = message.retires();
   if (message.turn_page()) reported.page = fds.Take();
   return reported;
 }
@@ -236,6 +237,12 @@ absl::Status ReportPage(int channel, int page) {
   proto::FromEngine message;
   message.set_turn_page(true);
   return Send(channel, message, {page});
+}
+
+void ReportRetirement(int channel) {
+  proto::FromEngine message;
+  message.set_retires(true);
+  Send(channel, message, {}).IgnoreError();
 }
 
 void ReportDeviceLoss(int channel) {

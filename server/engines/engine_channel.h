@@ -10,6 +10,7 @@
 //     supervisor <--[how many connections it has got]----- engine    the engine offers to end: idle
 //     supervisor <--[an event of a session]--------------- engine
 //     supervisor <--[a device is lost]-------------------- engine
+//     supervisor <--[it wants no further connections]----- engine
 //     supervisor <--[its page]---------------------------- engine    its first message
 //     supervisor --(end of file)-------------------------> engine    the supervisor is gone
 //
@@ -62,6 +63,7 @@ absl::Status PassPeers(int channel, const std::vector<pid_t>& peers);
 struct Reported {
   bool end = false;  // no further message will come
   bool device_lost = false;
+  bool retires = false;           // the group's further connections are for another engine
   std::optional<uint64_t> offer;  // how many connections the engine has received
   std::optional<DaemonEvent> event;
   int page = -1;  // the engine's page; the receiver owns it, and checks it
@@ -93,6 +95,7 @@ Received TakeMessage(int channel);
 void OfferToEnd(int channel, uint64_t received);
 void ReportEvent(int channel, const DaemonEvent& event);
 void ReportDeviceLoss(int channel);
+void ReportRetirement(int channel);
 absl::Status ReportPage(int channel, int page);
 
 }  // namespace detshare

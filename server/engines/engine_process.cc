@@ -104,6 +104,8 @@ void EngineMember::Adopt(int channel) {
   if (const absl::Status reported = ReportPage(channel, page_); !reported.ok()) {
     LogWarning("this engine takes no turns with others: ", std::string(reported.message()));
   }
+  const MutexLock lock(&mutex_);
+  if (retired_) ReportRetirement(channel);
 }
 
 void EngineMember::AcceptSupervisors() {
@@ -177,6 +179,12 @@ int EngineMember::timeout() const {
 void EngineMember::Report(const DaemonEvent& event) const {
   const MutexLock lock(&mutex_);
   if (channel_ >= 0) ReportEvent(channel_, event);
+}
+
+void EngineMember::Retire() {
+  const MutexLock lock(&mutex_);
+  retired_ = true;
+  if (channel_ >= 0) ReportRetirement(channel_);
 }
 
 void EngineMember::ReportLoss() const {

@@ -60,6 +60,9 @@ class EngineMember {
   // may call them.
   void Report(const DaemonEvent& event) const;
   void ReportLoss() const;
+  // Tells this supervisor, and later ones, to pass further connections to another engine. Does not
+  // wait. Any thread may call it.
+  void Retire();
   // The supervisor's process; -1: there is none. Any thread may call it.
   pid_t supervisor() const { return supervisor_.load(std::memory_order_relaxed); }
 
@@ -80,6 +83,7 @@ class EngineMember {
   // -1: there is no supervisor. Only the thread of Proceed() changes it, so that this thread reads it
   // without the lock.
   int channel_ = -1;
+  bool retired_ = false;  // guarded by mutex_
   // Relaxed: it publishes nothing else. An observer that reads it late takes a process that has ended
   // for the supervisor.
   std::atomic<pid_t> supervisor_{-1};

@@ -502,6 +502,11 @@ void Engines::HandleMessage(Engine& engine) {
     if (!reported.has_value()) return;
     if (reported->event.has_value() && options_.noted) options_.noted(*reported->event);
     if (reported->device_lost) engine.device_lost = true;
+    if (reported->retires && !std::exchange(engine.retired, true)) {
+      LogWarning("kernels of an ended session run on in the engine of isolation group ",
+                 engine.info.group, " (pid ", engine.info.pid,
+                 "); the group's next program gets another engine");
+    }
     if (reported->page >= 0) TakePage(engine, reported->page);
     const bool idle = reported->offer == engine.sent && engine.waiting.empty();
     if (reported->end) return Part(engine);
@@ -560,7 +565,8 @@ void Engines::Reap(Running::iterator ended) {
   book_.Forget(engine.info.pid);
   DropPage(engine);
   Drop(engine);
-  if (how != EngineEnd::kAsked && !engine.adopted && Clock::now() - engine.begun < kSoon) {
+  // A fault of the group's own programs is no reason to make them wait.
+  if (how == EngineEnd::kFailed && !engine.adopted && Clock::now() - engine.begun < kSoon) {
     if (failed_.size() >= kMaxFailed) failed_.clear();
     failed_[group] = Clock::now();
   }

@@ -40,6 +40,9 @@ struct ServerOptions {
   uint64_t swap_bytes = 0;
   policy::EvictionParameters eviction;
   uint64_t first_session = 1;
+  // Another process takes the place of this one if it ends: it is an engine. So sessions whose work
+  // does not end count as a lost device.
+  bool replaceable = false;
   bool lose_device_on_fault = false;  // for tests: a fault loses the device, as on a real GPU
   RegionSizes region;
   SessionLimits limits;

@@ -188,6 +188,8 @@ void SessionWorker::Run() {
   Loop(driver);
   SetCalm(false);
 
+  ending_since_ns_.store(SteadyClock::now().time_since_epoch() / std::chrono::nanoseconds(1),
+                         std::memory_order_relaxed);
   state_.store(State::kEnding, std::memory_order_release);
   int result = 0;
   std::string reason;
@@ -222,6 +224,12 @@ void SessionWorker::Run() {
   LogDebug(config_.label, " is gone");
   state_.store(State::kFinished, std::memory_order_release);
   events_.finished();
+}
+
+std::chrono::nanoseconds SessionWorker::ending_for() const {
+  const int64_t since = ending_since_ns_.load(std::memory_order_relaxed);
+  if (since == 0 || state() == State::kFinished) return std::chrono::nanoseconds(0);
+  return SteadyClock::now().time_since_epoch() - std::chrono::nanoseconds(since);
 }
 
 void SessionWorker::Loop(SessionDriver& driver) {

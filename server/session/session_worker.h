@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -98,6 +99,9 @@ class SessionWorker {
   const SessionConfig& config() const { return config_; }
   // The rest: any thread.
   State state() const { return state_.load(std::memory_order_acquire); }
+  // How long the session has been ending, which takes as long as its work on the devices; 0: it is
+  // not.
+  std::chrono::nanoseconds ending_for() const;
   SessionCounters counters() const;
   // Empty before the session is open and after it is gone.
   std::vector<SessionDeviceUse> device_use() const;
@@ -134,6 +138,8 @@ class SessionWorker {
   const std::unique_ptr<const ServerOptions> options_;
   Events events_;
   std::thread thread_;
+  // When the session began to end; 0: it has not. Relaxed: an observer may learn it late.
+  std::atomic<int64_t> ending_since_ns_{0};
   bool calm_ = true;  // the last state reported to Events::calm; the worker's thread only
   // Whether a call waits for room, which does not wake the worker; the worker's thread only.
   bool call_waits_ = false;

@@ -34,6 +34,12 @@ namespace {
 
 const RealClock kClock;
 
+// Sessions whose work is complete end faster.
+constexpr std::chrono::milliseconds kUsualEnd(200);
+// How long sessions of an engine may end before their work counts as endless: alone in the engine,
+// and beside sessions that would end with it.
+constexpr std::chrono::seconds kLongestEnd(1), kLongestEndBesideOthers(10);
+
 // The number of threads that copy between a card and the host. One thread copies about 9 GB/s in
 // memory, and the bus carries 55 GB/s.
 int CopyChannels() {
@@ -697,12 +703,34 @@ std::map<absl::StatusCode, uint64_t> SessionManager::Refusals() const {
   return refusals_;
 }
 
+bool SessionManager::WorkOutlivesSession() {
+  const MutexLock lock(&mutex_);
+  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
+    return session.second.worker->ending_for() >= kUsualEnd;
+  });
+}
+
+absl::Status SessionManager::EndlessWork() const {
+  const bool others = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
+    return session.second.worker->state() < SessionWorker::State::kEnding;
+  });
+  const std::chrono::seconds longest = others ? kLongestEndBesideOthers : kLongestEnd;
+  for (const auto& [id, entry] : sessions_) {
+    if (entry.worker->ending_for() < longest) continue;
+    return CudaError(kCudaErrorLaunchTimeout,
+                     absl::StrCat("kernels of ", entry.worker->config().label, " run on ",
+                                  longest.count(), " s after its end"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SessionManager::DeviceHealth() {
   for (Device* device : devices_) {
     DETSHARE_RETURN_IF_ERROR(device->health());
   }
-  if (!options_.lose_device_on_fault) return absl::OkStatus();
   const MutexLock lock(&mutex_);
+  if (options_.replaceable) DETSHARE_RETURN_IF_ERROR(EndlessWork());
+  if (!options_.lose_device_on_fault) return absl::OkStatus();
   for (const auto& [id, entry] : sessions_) {
     if (entry.worker->faulted()) {
       return CudaError(entry.worker->sticky_error(),

@@ -145,7 +145,10 @@ class SessionManager {
   std::map<absl::StatusCode, uint64_t> Refusals() const;
   // Returns OkStatus while all devices work. Otherwise returns the error of the lost device, with
   // the CUresult that all work on it ends with.
+  // With ServerOptions::replaceable, kernels that run on after their session are such an error.
   absl::Status DeviceHealth();
+  // Whether the work of a session runs on for some time after the session's end.
+  bool WorkOutlivesSession();
   std::vector<PartitionView> Partitions(size_t device) const;
   // One for each device, in the order of devices().
   std::vector<DeviceScheduler*> Schedulers() const;
@@ -192,6 +195,8 @@ class SessionManager {
   absl::StatusOr<std::vector<int>> Grant(const SessionRequest& request,
                                          std::optional<PlacementGroup>* placed_as)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns an error if the work of a session that ends does not end, for too long.
+  absl::Status EndlessWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<policy::DeviceLoad> Loads(const std::string& tenant)

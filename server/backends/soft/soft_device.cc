@@ -223,7 +223,8 @@ class SoftDevice final : public Device {
     absl::StatusOr<std::shared_ptr<SpaceState>> state =
         SpaceState::Create(base, size, core_.budget);
     if (!state.ok()) return state.status();
-    return std::make_unique<SoftAddressSpace>(*std::move(state), [this] { core_.engine.Wake(); });
+    return std::make_unique<SoftAddressSpace>(
+        *std::move(state), core_.options.kernels_outlive_sessions, [this] { core_.engine.Wake(); });
   }
 
   absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) override {

@@ -451,6 +451,7 @@ absl::Status SoftAddressSpace::UnregisterHost(void* memory) {
 }
 
 void SoftAddressSpace::Abandon() {
+  if (outlives_session_) return;
   state_->Abandon();
   wake_();
 }

@@ -257,9 +257,11 @@ class HeldMemory {
 
 class SoftAddressSpace final : public AddressSpace {
  public:
-  // `wake` makes the engine check again the operations that wait.
-  SoftAddressSpace(std::shared_ptr<SpaceState> state, std::function<void()> wake)
-      : state_(std::move(state)), wake_(std::move(wake)) {}
+  // `outlives_session`: Abandon() does nothing. `wake` makes the engine check again the operations
+  // that wait.
+  SoftAddressSpace(std::shared_ptr<SpaceState> state, bool outlives_session,
+                   std::function<void()> wake)
+      : state_(std::move(state)), outlives_session_(outlives_session), wake_(std::move(wake)) {}
   ~SoftAddressSpace() override;
 
   DeviceAddress base() const override { return state_->base(); }
@@ -299,6 +301,7 @@ class SoftAddressSpace final : public AddressSpace {
 
  private:
   const std::shared_ptr<SpaceState> state_;
+  const bool outlives_session_;
   const std::function<void()> wake_;
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Many faults and kills in some tenants' engines, and restarts of the supervisor, while programs of other tenants check every bit.
 
-  fault_storm_test.py [--faults N] [--restarts N] DETSHARED PROGRAM LIBCUDA...
+  fault_storm_test.py [--faults N] [--restarts N] [--kinds KIND,...] [--kernels-outlive-sessions] DETSHARED PROGRAM LIBCUDA...
 
 No innocent session ends, no bit is wrong, and nothing is left. Some restarts are upgrades: to a copy of the daemon in which
 the version number is another one.
@@ -72,7 +72,8 @@ class Storm:
         passed = f'export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@" 3<&{self.listening.fileno()}'
         self.supervisor = subprocess.Popen(
             ["/bin/bash", "-c", passed, "detshared", self.programs[program], "--socket", self.path, "--isolation=tenant", "--backend=soft",
-             "--soft-memory=64MiB", "--soft-threads=1", "--soft-lose-device-on-fault", "--engine-idle-ms=300", f"--ready-fd={begun}"],
+             "--soft-memory=64MiB", "--soft-threads=1", "--soft-lose-device-on-fault", "--engine-idle-ms=300", f"--ready-fd={begun}",
+             *(["--soft-kernels-outlive-sessions"] if self.wanted.kernels_outlive_sessions else [])],
             stderr=self.log, pass_fds=[begun, self.listening.fileno()])
         os.close(begun)
         if os.read(ready, 1) != b"\n":
@@ -111,6 +112,8 @@ class Storm:
         _, err = program.communicate(timeout=HANG_SECONDS)
         if kind in ("kill", "segv"):
             return None, f"{tenant} has no engine to kill: {err}"
+        if kind == "endless" and self.wanted.kernels_outlive_sessions:
+            return self.next_program_has_another_engine(tenant)
         wanted = ERRORS.get(kind, "begun")
         if first == wanted + "\n":
             return True, ""
@@ -118,6 +121,19 @@ class Storm:
         if first == "":
             return None, f"{kind} of {tenant} ends with {program.returncode}: {err}"
         return False, f"{kind} of {tenant} prints {first!r} and ends with {program.returncode}: {err}"
+
+    def next_program_has_another_engine(self, tenant):
+        before = set(self.engines()[tenant])
+        limit = time.monotonic() + HANG_SECONDS
+        while time.monotonic() < limit:
+            program = self.start(tenant, "steady", "1000")
+            begun = program.stdout.readline() == "begun\n"
+            after = set(self.engines()[tenant])
+            program.terminate()
+            program.communicate(timeout=HANG_SECONDS)
+            if begun and after - before:
+                return True, ""
+        return False, f"{tenant} gets no engine beside the one in which an endless kernel runs"
 
     def guilty(self, number):
         tenant = f"guilty-{number}"
@@ -127,7 +143,7 @@ class Storm:
                 if self.left <= 0:
                     return
                 self.left -= 1
-            kind = KINDS[turn % len(KINDS)]
+            kind = self.wanted.kinds[turn % len(self.wanted.kinds)]
             turn += 1
             try:
                 # After an engine that ended soon after its start, the next one starts two seconds later.
@@ -216,6 +232,8 @@ def main():
     parser.add_argument("--restarts", type=int, default=20)
     parser.add_argument("--innocent", type=int, default=4)
     parser.add_argument("--guilty", type=int, default=12)
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=KINDS, help="of faults: %s" % ", ".join(KINDS))
+    parser.add_argument("--kernels-outlive-sessions", action="store_true", help="only the end of their engine ends kernels")
     parser.add_argument("detshared", type=os.path.abspath)
     parser.add_argument("program", type=os.path.abspath)
     parser.add_argument("libcuda", nargs="+")

@@ -19,7 +19,7 @@ constexpr uint64_t kBudget = 64 << 20;
 std::unique_ptr<SoftAddressSpace> MakeSpace(MemoryBudget& budget, uint64_t index = 0) {
   auto state = SpaceState::Create(TestBase(index), kTestSpaceBytes, budget);
   REQUIRE(state.ok());
-  return std::make_unique<SoftAddressSpace>(*std::move(state), [] {});
+  return std::make_unique<SoftAddressSpace>(*std::move(state), /*outlives_session=*/false, [] {});
 }
 
 uint8_t* At(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
