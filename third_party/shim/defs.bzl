@@ -49,7 +49,7 @@ _shared_library = rule(
     },
 )
 
-def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [], **kwargs):
+def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [], loader_defines = False, **kwargs):
     """A shared object that needs only the C library and exports only the version script's symbols.
 
     A process can load it beside any other copy of gRPC, Protocol Buffers or Abseil. Every --config
@@ -63,6 +63,7 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
       soname: the name of the library and of its file.
       links: further names for the same file, such as "libcuda.so" for -lcuda.
       srcs: additional sources.
+      loader_defines: whether the programs that load the library define functions that it calls. No linker checks those.
       **kwargs: common attributes.
     """
     cc_binary(
@@ -81,7 +82,7 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
             "-Wl,-s",
             "-static-libgcc",
             "-static-libstdc++",
-        ],
+        ] + (["-Wl,-z,undefs"] if loader_defines else []),
         additional_linker_inputs = SINCE_2_17_INPUTS + [
             version_script,
             "//third_party/archives",

@@ -37,7 +37,7 @@ def _cc_library(name, libs = [], linkopts = [], deps = []):
     return _CC_LIBRARY.format(name = name, linkopts = repr(linkopts), deps = repr(deps))
 
 def _system_repository_impl(ctx):
-    for header in ["grpcpp/grpcpp.h", "google/protobuf/message.h", "absl/status/status.h", "catch2/catch.hpp", "toml++/toml.h"]:
+    for header in ["grpcpp/grpcpp.h", "google/protobuf/message.h", "absl/status/status.h", "catch2/catch.hpp", "slurm/spank.h", "toml++/toml.h"]:
         if not ctx.path("/usr/include/" + header).exists:
             fail("/usr/include/%s is missing: run tools/setup, which installs the Debian packages of the build" % header)
 
@@ -70,7 +70,7 @@ def _system_repository_impl(ctx):
     build += _cc_library("zstd", libs = ["zstd"])
     build += _cc_library("lz4", libs = ["lz4"])
     build += _cc_library("boost_headers", linkopts = ["-pthread"])
-    for header_only in ["catch2", "cli11", "nlohmann_json", "tomlplusplus"]:
+    for header_only in ["catch2", "cli11", "nlohmann_json", "slurm", "tomlplusplus"]:
         build += _cc_library(header_only)
     build += """
 filegroup(
