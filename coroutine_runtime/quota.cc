@@ -20,8 +20,15 @@ QuotaCharge::~QuotaCharge() {
 
 void QuotaCharge::Set(uint64_t bytes) {
   if (quota_ == nullptr || bytes == bytes_) return;
-  quota_->used_.fetch_add(bytes - bytes_, std::memory_order_relaxed);
+  const uint64_t more = bytes - bytes_;
+  quota_->NotePeak(quota_->used_.fetch_add(more, std::memory_order_relaxed) + more);
   bytes_ = bytes;
+}
+
+void Quota::NotePeak(uint64_t used) {
+  uint64_t peak = peak_.load(std::memory_order_relaxed);
+  while (used > peak && !peak_.compare_exchange_weak(peak, used, std::memory_order_relaxed)) {
+  }
 }
 
 std::optional<QuotaCharge> Quota::TryTake(const std::shared_ptr<Quota>& quota, uint64_t bytes) {
@@ -31,6 +38,7 @@ std::optional<QuotaCharge> Quota::TryTake(const std::shared_ptr<Quota>& quota, u
     const uint64_t limit = quota->limit();
     if (used > limit || bytes > limit - used) return std::nullopt;
   } while (!quota->used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  quota->NotePeak(used + bytes);
   return QuotaCharge(quota, bytes);
 }
 

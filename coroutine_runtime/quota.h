@@ -71,6 +71,8 @@ class Quota {
   void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  // The most that was ever used.
+  uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
   uint64_t left() const {
     const uint64_t limit = this->limit(), used = this->used();
     return used < limit ? limit - used : 0;
@@ -78,10 +80,12 @@ class Quota {
 
  private:
   friend class QuotaCharge;
+  void NotePeak(uint64_t used);
+
   const Refusal refusal_;
   // Relaxed: numbers only; they publish nothing else.
   std::atomic<uint64_t> limit_;
-  std::atomic<uint64_t> used_{0};
+  std::atomic<uint64_t> used_{0}, peak_{0};
 };
 
 }  // namespace detshare

@@ -290,6 +290,11 @@ absl::StatusOr<std::shared_ptr<TenantEndpoint>> Daemon::Know(
   const auto known = passed_endpoints_.find(passed->number);
   if (known != passed_endpoints_.end()) return known->second;
   DETSHARE_ASSIGN_OR_RETURN(passed->device_ids, clients_->DevicesOf(passed->device_ids));
+  if (options_.used) {
+    passed->use.Forward([used = options_.used, number = passed->number](const auto& figures) {
+      return used(number, figures);
+    });
+  }
   passed_endpoints_[passed->number] = passed;
   return passed;
 }

@@ -67,6 +67,9 @@ class Daemon {
     std::string inherited_settings;
     // Called with each event of a session; may be empty.
     std::function<void(const DaemonEvent&)> note;
+    // Called with what sessions behind a passed endpoint have used since the last call that returned
+    // true; may be empty. It does not wait.
+    std::function<bool(uint64_t endpoint, const EndpointUse::Figures& figures)> used;
     std::string directory_for_clients;  // as in ControlService
     std::string profile_directory;      // of DurationProfiles; "": durations are not kept
     // The address at which HTTP is served; empty: HTTP is not served.

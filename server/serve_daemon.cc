@@ -85,6 +85,10 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
     // The supervisor knows when an engine starts.
     if (event.kind != DaemonEvent::Kind::kStarted) member->Report(event);
   };
+  daemon.used = [member = channels.member.get()](uint64_t endpoint,
+                                                 const EndpointUse::Figures& figures) {
+    return member->ReportUse(endpoint, figures);
+  };
   daemon.observe = daemon.http.has_value();
   daemon.http.reset();  // the supervisor serves HTTP for all engines
   // Connections at the main socket come from the supervisor.

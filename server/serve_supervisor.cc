@@ -174,6 +174,7 @@ class Supervisor final : public EndpointHost {
   // With an error, nothing changes. Apply() does so without log, event and service manager.
   absl::StatusOr<ReloadReport> Reload(const std::string& who);
   absl::StatusOr<ReloadReport> Apply();
+  void CountUse(const EngineInfo& engine, const Reported::Use& use);
   void Note(DaemonEvent::Kind kind, const EngineInfo& engine, std::string text);
   // Removes what the sessions of an engine that has ended left in the endpoints' directories.
   void RemoveSessions(const std::vector<uint64_t>& sessions);
@@ -313,7 +314,20 @@ Engines::Options Supervisor::EngineOptions() {
     RemoveSessions(ended.sessions);
   };
   options.noted = [this](DaemonEvent event) { events_.Add(std::move(event)); };
+  options.used = [this](const EngineInfo& engine, const Reported::Use& use) {
+    CountUse(engine, use);
+  };
   return options;
+}
+
+// An engine runs what clients send it, so it may count for endpoints of its own group only.
+void Supervisor::CountUse(const EngineInfo& engine, const Reported::Use& use) {
+  for (const auto& [socket, endpoint] : endpoint_sockets_) {
+    Peer peer;
+    peer.endpoint = endpoint;
+    if (endpoint->number == use.endpoint && groups_.Of(peer, endpoint->tenant) == engine.group)
+      endpoint->use.Add(use.figures);
+  }
 }
 
 void Supervisor::Note(DaemonEvent::Kind kind, const EngineInfo& engine, std::string text) {

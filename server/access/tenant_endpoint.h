@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "server/access/endpoint_use.h"
+
 namespace detshare {
 
 // Applies to every connection that comes through the endpoint. Any thread may read it.
@@ -35,6 +37,8 @@ struct TenantEndpoint {
   // then. The store tells SessionManager::Open(), which reads it under its lock, and
   // SessionManager::EndThrough() ends the sessions that were opened before.
   std::atomic<bool> closed{false};
+  // What its sessions have used since it was opened.
+  mutable EndpointUse use;
 };
 
 }  // namespace detshare

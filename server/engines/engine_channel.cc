@@ -171,6 +171,11 @@ std::optional<Reported> TakeReport(int channel) {
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(count))) return reported;
   if (message.has_offer()) reported.offer = message.offer();
   if (message.has_event()) reported.event = FromMessage(message.event());
+  if (message.has_use()) {
+    const proto::EndpointUse& use = message.use().use();
+    reported.use = {message.use().endpoint(),
+                    {use.sessions(), std::max<int64_t>(0, use.gpu_time_ns()), use.peak_memory()}};
+  }
   reported.device_lost = message.device_lost();
   reported.retires = message.retires();
   if (message.turn_page()) reported.page = fds.Take();
@@ -231,6 +236,16 @@ void ReportEvent(int channel, const DaemonEvent& event) {
   proto::FromEngine message;
   *message.mutable_event() = ToMessage(event);
   Send(channel, message, {}).IgnoreError();
+}
+
+absl::Status ReportUse(int channel, uint64_t endpoint, const EndpointUse::Figures& figures) {
+  proto::FromEngine message;
+  message.mutable_use()->set_endpoint(endpoint);
+  proto::EndpointUse* const use = message.mutable_use()->mutable_use();
+  use->set_sessions(figures.sessions);
+  use->set_gpu_time_ns(figures.gpu_time);
+  use->set_peak_memory(figures.peak_memory);
+  return Send(channel, message, {});
 }
 
 absl::Status ReportPage(int channel, int page) {

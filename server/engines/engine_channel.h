@@ -9,6 +9,7 @@
 //     supervisor --[which engines there are]-------------> engine
 //     supervisor <--[how many connections it has got]----- engine    the engine offers to end: idle
 //     supervisor <--[an event of a session]--------------- engine
+//     supervisor <--[what was used behind an endpoint]---- engine
 //     supervisor <--[a device is lost]-------------------- engine
 //     supervisor <--[it wants no further connections]----- engine
 //     supervisor <--[its page]---------------------------- engine    its first message
@@ -66,6 +67,11 @@ struct Reported {
   bool retires = false;           // the group's further connections are for another engine
   std::optional<uint64_t> offer;  // how many connections the engine has received
   std::optional<DaemonEvent> event;
+  struct Use {
+    uint64_t endpoint = 0;  // its number
+    EndpointUse::Figures figures;
+  };
+  std::optional<Use> use;
   int page = -1;  // the engine's page; the receiver owns it, and checks it
 };
 // Returns the next message; nothing if there is none. Does not block.
@@ -94,6 +100,7 @@ Received TakeMessage(int channel);
 // stays in the engine's own log only.
 void OfferToEnd(int channel, uint64_t received);
 void ReportEvent(int channel, const DaemonEvent& event);
+absl::Status ReportUse(int channel, uint64_t endpoint, const EndpointUse::Figures& figures);
 void ReportDeviceLoss(int channel);
 void ReportRetirement(int channel);
 absl::Status ReportPage(int channel, int page);

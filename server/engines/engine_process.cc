@@ -187,6 +187,11 @@ void EngineMember::Retire() {
   if (channel_ >= 0) ReportRetirement(channel_);
 }
 
+bool EngineMember::ReportUse(uint64_t endpoint, const EndpointUse::Figures& figures) const {
+  const MutexLock lock(&mutex_);
+  return channel_ >= 0 && detshare::ReportUse(channel_, endpoint, figures).ok();
+}
+
 void EngineMember::ReportLoss() const {
   const MutexLock lock(&mutex_);
   if (channel_ >= 0) ReportDeviceLoss(channel_);

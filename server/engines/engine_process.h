@@ -59,6 +59,8 @@ class EngineMember {
   // Tell the supervisor of an event, or that the engine has lost a device. Do not wait. Any thread
   // may call them.
   void Report(const DaemonEvent& event) const;
+  // The same for what was used behind an endpoint. Returns false if no supervisor reads it now.
+  bool ReportUse(uint64_t endpoint, const EndpointUse::Figures& figures) const;
   void ReportLoss() const;
   // Tells this supervisor, and later ones, to pass further connections to another engine. Does not
   // wait. Any thread may call it.

@@ -501,6 +501,7 @@ void Engines::HandleMessage(Engine& engine) {
     const std::optional<Reported> reported = TakeReport(engine.channel);
     if (!reported.has_value()) return;
     if (reported->event.has_value() && options_.noted) options_.noted(*reported->event);
+    if (reported->use.has_value() && options_.used) options_.used(engine.info, *reported->use);
     if (reported->device_lost) engine.device_lost = true;
     if (reported->retires && !std::exchange(engine.retired, true)) {
       LogWarning("kernels of an ended session run on in the engine of isolation group ",

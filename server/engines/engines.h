@@ -65,6 +65,8 @@ class Engines {
     std::function<void(const EngineInfo& engine, const EndedEngine& ended)> ended;
     // Called with each event that an engine reports; may be empty.
     std::function<void(DaemonEvent event)> noted;
+    // Called with what an engine's sessions behind an endpoint have used; may be empty.
+    std::function<void(const EngineInfo& engine, const Reported::Use& use)> used;
   };
 
   explicit Engines(Options options);

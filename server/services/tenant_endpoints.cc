@@ -70,6 +70,14 @@ void RemoveContents(int directory_fd, const char* except) {
   }
 }
 
+proto::EndpointUse ToMessage(const EndpointUse::Figures& figures) {
+  proto::EndpointUse use;
+  use.set_sessions(figures.sessions);
+  use.set_gpu_time_ns(figures.gpu_time);
+  use.set_peak_memory(figures.peak_memory);
+  return use;
+}
+
 // Makes a listening socket in the directory. It is made at `beside`, where only the daemon can
 // write, and then moved, so that no client can put something in its way.
 absl::StatusOr<int> ListenIn(int directory_fd, const std::string& beside) {
@@ -100,15 +108,21 @@ absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(
 TenantEndpoints::TenantEndpoints(std::string directory, EndpointHost& host)
     : directory_(std::move(directory)), host_(host) {}
 
-TenantEndpoints::~TenantEndpoints() { StopAccepting(); }
+TenantEndpoints::~TenantEndpoints() {
+  StopAccepting();
+  const MutexLock lock(&mutex_);
+  Save();  // with the use of sessions that have ended since
+}
 
 void TenantEndpoints::StopAccepting() {
   const MutexLock lock(&mutex_);
+  if (stopped_) return;
   stopped_ = true;
   for (auto& [name, open] : endpoints_) {
     if (open.listen_fd >= 0) host_.Stop(open.listen_fd);
     open.listen_fd = -1;
   }
+  Save();
 }
 
 absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& wanted) {
@@ -140,7 +154,12 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
   endpoint.tenant = open.setting.name();
   DETSHARE_RETURN_IF_ERROR(host_.SetTenant(endpoint.number, open.setting));
 
-  if (!in_place) CloseLocked(endpoint.name).IgnoreError();
+  if (in_place) {
+    const proto::EndpointUse& before = wanted.use();
+    endpoint.use.Add({before.sessions(), before.gpu_time_ns(), before.peak_memory()});
+  } else {
+    CloseLocked(endpoint.name).status().IgnoreError();
+  }
   const absl::StatusOr<int> fd = MakeDirectory(absl::StrCat(directory_, "/", endpoint.name), 0711);
   if (!fd.ok()) return fd.status();
   RemoveContents(*fd, in_place && host_.SessionsGoOn() ? kSessions : "");
@@ -161,14 +180,14 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
   return absl::OkStatus();
 }
 
-absl::Status TenantEndpoints::Close(const std::string& name) {
+absl::StatusOr<proto::EndpointUse> TenantEndpoints::Close(const std::string& name) {
   const MutexLock lock(&mutex_);
-  absl::Status closed = CloseLocked(name);
+  absl::StatusOr<proto::EndpointUse> closed = CloseLocked(name);
   if (closed.ok()) Save();
   return closed;
 }
 
-absl::Status TenantEndpoints::CloseLocked(const std::string& name) {
+absl::StatusOr<proto::EndpointUse> TenantEndpoints::CloseLocked(const std::string& name) {
   const auto found = endpoints_.find(name);
   if (found == endpoints_.end())
     return absl::NotFoundError(absl::StrCat("there is no such endpoint"));
@@ -181,7 +200,7 @@ absl::Status TenantEndpoints::CloseLocked(const std::string& name) {
   std::error_code error;
   std::filesystem::remove_all(absl::StrCat(directory_, "/", name), error);
   if (error) LogWarning("cannot remove the directory of endpoint ", name, ": ", error.message());
-  return absl::OkStatus();
+  return ToMessage(open.endpoint->use.total());
 }
 
 proto::EndpointList TenantEndpoints::List() const {
@@ -203,6 +222,7 @@ void TenantEndpoints::Save() {
     one->set_name(name);
     *one->mutable_tenant() = open.setting;
     one->set_number(open.endpoint->number);
+    *one->mutable_use() = ToMessage(open.endpoint->use.total());
     for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
   }
   std::string text;
@@ -256,12 +276,15 @@ grpc::ServerUnaryReactor* TenantEndpointService::OpenEndpoint(grpc::CallbackServ
 
 grpc::ServerUnaryReactor* TenantEndpointService::CloseEndpoint(
     grpc::CallbackServerContext* context, const proto::CloseEndpointRequest* request,
-    proto::CloseEndpointReply*) {
+    proto::CloseEndpointReply* reply) {
   std::string who;
-  absl::Status result = MayAdminister(context, &who);
-  if (result.ok()) result = endpoints_.Close(request->name());
-  if (result.ok()) LogInfo("endpoint ", request->name(), " is closed (", who, ")");
-  return FinishUnary(context, result);
+  if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
+    return FinishUnary(context, allowed);
+  absl::StatusOr<proto::EndpointUse> use = endpoints_.Close(request->name());
+  if (!use.ok()) return FinishUnary(context, use.status());
+  LogInfo("endpoint ", request->name(), " is closed (", who, ")");
+  *reply->mutable_use() = *std::move(use);
+  return FinishUnary(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::GetEndpoints(grpc::CallbackServerContext* context,

@@ -50,7 +50,7 @@ class TenantEndpoints {
   // Implement the service's calls (proto/tenant_endpoint.proto). Open() returns the endpoint's
   // directory, relative to the runtime directory.
   absl::StatusOr<std::string> Open(const proto::TenantEndpoint& wanted);
-  absl::Status Close(const std::string& name);
+  absl::StatusOr<proto::EndpointUse> Close(const std::string& name);
   proto::EndpointList List() const;
 
   // Accepts no more connections and opens no more endpoints.
@@ -66,7 +66,8 @@ class TenantEndpoints {
   TenantEndpoints(std::string directory, EndpointHost& host);
   absl::Status Make(const proto::TenantEndpoint& wanted, bool in_place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CloseLocked(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<proto::EndpointUse> CloseLocked(const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Restore();
   void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string ListFile() const { return directory_ + "/list"; }

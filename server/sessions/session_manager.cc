@@ -95,6 +95,14 @@ ServerOptions LaidOut(ServerOptions options, const std::vector<Device*>& devices
   return options;
 }
 
+// The most memory that the session's tenant has had on one of the session's devices.
+uint64_t PeakMemory(const SessionWorker& worker) {
+  uint64_t peak = 0;
+  for (const SessionConfig::OnDevice& on : worker.config().devices)
+    peak = std::max(peak, on.quota->peak());
+  return peak;
+}
+
 }  // namespace
 
 std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
@@ -153,7 +161,8 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       slots_(static_cast<size_t>(options_.windows.slots), false),
       next_session_(options.first_session),
       max_sessions_(options.max_sessions),
-      limits_(options_.limits) {
+      limits_(options_.limits),
+      use_sampler_([this](std::chrono::nanoseconds passed) { SampleUse(passed); }) {
   tenant_accounts_.SetDefault(options.default_quota);
   for (const auto& [tenant, quota] : options.tenant_quotas) tenant_accounts_.Set(tenant, quota);
   for (const policy::Tenant& tenant : options.tenants) use_.Reserve(tenant.name);
@@ -503,6 +512,10 @@ void SessionManager::HandleOpened(uint64_t id, const SessionRequest& request,
     const MutexLock lock(&mutex_);
     ++use_.At(worker->config().tenant).opened;
   }
+  if (request.endpoint != nullptr) {
+    request.endpoint->use.Add({.sessions = 1});
+    use_sampler_.Begin();
+  }
   listener.granted(*worker, file_bytes);
 }
 
@@ -543,6 +556,10 @@ void SessionManager::NoteEnd(uint64_t id, const std::string& reason) {
   const Entry& entry = sessions_.at(id);
   const SessionCounters counters = entry.worker->counters();
   habits_.Note(entry.request.tenant, habit);
+  if (entry.request.endpoint != nullptr) {
+    entry.request.endpoint->use.Add({.peak_memory = PeakMemory(*worker)});
+    use_sampler_.End();
+  }
   const auto age = std::chrono::steady_clock::now() - entry.begin;
   const DaemonEvent::Kind kind = entry.worker->violated() ? DaemonEvent::Kind::kViolation
                                  : entry.killed           ? DaemonEvent::Kind::kKilled
@@ -600,7 +617,9 @@ void SessionManager::EndThrough(const TenantEndpoint& endpoint, int result,
                                 const std::string& reason) {
   const MutexLock lock(&mutex_);
   for (auto& [id, entry] : sessions_) {
-    if (entry.request.endpoint.get() == &endpoint) entry.worker->End(result, reason);
+    if (entry.request.endpoint.get() != &endpoint) continue;
+    endpoint.use.Add({.peak_memory = PeakMemory(*entry.worker)});
+    entry.worker->End(result, reason);
   }
 }
 
@@ -609,6 +628,29 @@ bool SessionManager::WaitUntilEmpty(std::chrono::milliseconds timeout) {
   return changed_.WaitFor(&mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return sessions_.empty();
   });
+}
+
+void SessionManager::SampleUse(std::chrono::nanoseconds passed) {
+  std::map<std::shared_ptr<const TenantEndpoint>, std::vector<std::shared_ptr<SessionWorker>>>
+      behind;
+  {
+    const MutexLock lock(&mutex_);
+    for (const auto& [id, entry] : sessions_) {
+      if (entry.request.endpoint != nullptr) behind[entry.request.endpoint].push_back(entry.worker);
+    }
+  }
+  for (const auto& [endpoint, workers] : behind) {
+    EndpointUse::Figures figures;
+    std::set<const Device*> busy;  // sessions that share a device count once
+    for (const std::shared_ptr<SessionWorker>& worker : workers) {
+      figures.peak_memory = std::max(figures.peak_memory, PeakMemory(*worker));
+      for (const SessionDeviceUse& use : worker->device_use()) {
+        if (use.busy) busy.insert(use.device);
+      }
+    }
+    figures.gpu_time = passed.count() * static_cast<int64_t>(busy.size());
+    endpoint->use.Add(figures);
+  }
 }
 
 void SessionManager::Reap() {

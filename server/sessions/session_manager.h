@@ -30,6 +30,7 @@
 #include "server/sessions/session_placement.h"
 #include "server/sessions/tenant_habits.h"
 #include "server/sessions/tenant_use.h"
+#include "server/sessions/use_sampler.h"
 #include "server/tenants/tenant_accounts.h"
 
 namespace detshare {
@@ -220,6 +221,9 @@ class SessionManager {
   // Notes how a session ended. Called on its worker's thread, before the session gives anything
   // back.
   void NoteEnd(uint64_t id, const std::string& reason);
+  // Counts for endpoints which of their sessions have work on a device at this moment, and their
+  // memory. `passed` is the time since the last call.
+  void SampleUse(std::chrono::nanoseconds passed);
   void Reap();
 
   const std::vector<Device*> devices_;
@@ -256,6 +260,7 @@ class SessionManager {
   ByTenant<TenantUse> use_ ABSL_GUARDED_BY(mutex_);  // work of sessions that are gone
   std::map<absl::StatusCode, uint64_t> refusals_ ABSL_GUARDED_BY(mutex_);
   std::thread reaper_;
+  UseSampler use_sampler_;  // of the sessions behind endpoints
 };
 
 // Formats a UUID as nvidia-smi does: "GPU-8a1b...".

@@ -35,7 +35,9 @@ struct Operator {
     proto::CloseEndpointRequest request;
     proto::CloseEndpointReply reply;
     request.set_name(name);
-    return endpoints->CloseEndpoint(&context, request, &reply);
+    const grpc::Status status = endpoints->CloseEndpoint(&context, request, &reply);
+    use = reply.use();
+    return status;
   }
   proto::EndpointList List() {
     grpc::ClientContext context;
@@ -52,7 +54,8 @@ struct Operator {
 
   TestClient client;
   std::unique_ptr<proto::TenantEndpoints::Stub> endpoints;
-  std::string directory;
+  std::string directory;   // that Open() has returned
+  proto::EndpointUse use;  // that Close() has returned
 };
 
 }  // namespace detshare

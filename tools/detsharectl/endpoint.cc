@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "tools/detsharectl/daemon.h"
@@ -63,9 +64,13 @@ int CloseEndpoint(const EndpointOptions& options) {
   proto::CloseEndpointRequest request;
   proto::CloseEndpointReply reply;
   request.set_name(options.name);
-  return CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
-    return endpoints.CloseEndpoint(context, request, &reply);
-  });
+  const int code =
+      CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
+        return endpoints.CloseEndpoint(context, request, &reply);
+      });
+  if (code == 0)
+    std::fputs((options.json ? UseJson(reply.use()) : UseText(reply.use())).c_str(), stdout);
+  return code;
 }
 
 int GetEndpoints(const std::string& socket, proto::EndpointList* endpoints, bool quiet) {
@@ -82,6 +87,18 @@ int PrintEndpoints(const EndpointOptions& options) {
   if (code == 0)
     std::fputs((options.json ? EndpointsJson(list) : EndpointsText(list)).c_str(), stdout);
   return code;
+}
+
+std::string UseText(const proto::EndpointUse& use) {
+  return absl::StrFormat("Its %d sessions used GPUs for %.1f s, and at most %s of memory.\n",
+                         use.sessions(), static_cast<double>(use.gpu_time_ns()) / 1e9,
+                         text::Bytes(use.peak_memory()));
+}
+
+std::string UseJson(const proto::EndpointUse& use) {
+  return JsonText({{"sessions", use.sessions()},
+                   {"gpu_seconds", static_cast<double>(use.gpu_time_ns()) / 1e9},
+                   {"peak_memory", use.peak_memory()}});
 }
 
 std::string EndpointsText(const proto::EndpointList& endpoints) {

@@ -20,7 +20,7 @@ struct EndpointOptions {
 
 // All three return an exit code. After an error, a message is on stderr. OpenEndpoint() prints the
 // endpoint's directory, and first closes an endpoint of the same name. CloseEndpoint() ends the
-// endpoint's sessions.
+// endpoint's sessions, and prints what they have used.
 int OpenEndpoint(const EndpointOptions& options);
 int CloseEndpoint(const EndpointOptions& options);
 int PrintEndpoints(const EndpointOptions& options);
@@ -29,6 +29,8 @@ int PrintEndpoints(const EndpointOptions& options);
 // `quiet`.
 int GetEndpoints(const std::string& socket, proto::EndpointList* endpoints, bool quiet = false);
 
+std::string UseText(const proto::EndpointUse& use);
+std::string UseJson(const proto::EndpointUse& use);
 std::string EndpointsText(const proto::EndpointList& endpoints);
 std::string EndpointsJson(const proto::EndpointList& endpoints);
 

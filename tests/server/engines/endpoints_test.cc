@@ -83,6 +83,32 @@ TEST_CASE("A closed endpoint ends its own sessions, wherever they are, and no ot
   CHECK(next.Open());
 }
 
+TEST_CASE(
+    "The supervisor knows what was used behind an endpoint, also after the engine has ended") {
+  SupervisedDaemon daemon({}, "tenant");
+  Operator me(daemon.socket());
+  proto::TenantSetting tenant;
+  tenant.set_name("chat");
+  REQUIRE(me.Open("box", {}, tenant).ok());
+  const auto uses = [&](uint64_t bytes) {
+    TestClient program(SocketOf(daemon, "box"));
+    return program.Open() && program.Allocate(bytes) != 0;
+  };
+  REQUIRE(uses(8 << 20));
+  REQUIRE(Eventually([&] { return me.Status().sessions_size() == 0; }));
+  const proto::Status status = me.Status();
+  REQUIRE(status.engines_size() == 1);
+  kill(status.engines(0).pid(), SIGKILL);
+  REQUIRE(Eventually([&] { return me.Status().engines_size() == 0; }));
+  REQUIRE(Eventually([&] { return uses(4 << 20); }));
+  REQUIRE(Eventually([&] { return me.Status().sessions_size() == 0; }));
+  // The supervisor admits this one after it has read what the engine said of the ones before.
+  REQUIRE(uses(4 << 20));
+  REQUIRE(me.Close("box").ok());
+  CHECK(me.use.sessions() >= 2);
+  CHECK(me.use.peak_memory() == 8 << 20);
+}
+
 TEST_CASE("Settings of endpoints reach the engines before their programs, and outlive a reload") {
   TestDirectory configuration;
   const std::string file = configuration.path + "/detshare.toml";

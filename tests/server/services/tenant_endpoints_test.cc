@@ -86,6 +86,45 @@ TEST_CASE("A client of an endpoint is its tenant, and sees its devices only") {
   CHECK(static_cast<uint8_t>(reply.devices(0).uuid()[15]) == 1);
 }
 
+TEST_CASE("A closed endpoint tells what its sessions have used, open ones included") {
+  TenantEndpointsFixture f;
+  REQUIRE(f.me.Open("d").ok());
+  std::optional<TestClient> first(std::in_place, f.Socket("d"));
+  TestClient second(f.Socket("d"));
+  REQUIRE(first->Open());
+  REQUIRE(second.Open());
+  const uint64_t address = first->Allocate(8 << 20);
+  REQUIRE(address != 0);
+  REQUIRE(second.Allocate(4 << 20) != 0);
+  first.reset();
+  REQUIRE(Eventually([&] { return f.me.Status().sessions_size() == 1; }));
+  REQUIRE(f.me.Close("d").ok());
+  CHECK(f.me.use.sessions() == 2);
+  CHECK(f.me.use.peak_memory() == 12 << 20);
+  CHECK(f.me.use.gpu_time_ns() == 0);  // they had no work
+  // The next endpoint of the name begins anew.
+  REQUIRE(f.me.Open("d").ok());
+  REQUIRE(f.me.Close("d").ok());
+  CHECK(f.me.use.sessions() == 0);
+  CHECK(f.me.use.peak_memory() == 0);
+}
+
+TEST_CASE("Time with work on a device counts for the endpoint of the session") {
+  TenantEndpointsFixture f;
+  f.daemon.devices[0]->busy = true;
+  // Samples are taken ten times a second, so a session of some length is seen by one.
+  auto length = std::chrono::milliseconds(100);
+  REQUIRE(Eventually([&] {
+    REQUIRE(f.me.Open("d").ok());
+    TestClient client(f.Socket("d"));
+    REQUIRE(client.Open());
+    std::this_thread::sleep_for(length);
+    length *= 2;
+    REQUIRE(f.me.Close("d").ok());
+    return f.me.use.gpu_time_ns() > 0;
+  }));
+}
+
 TEST_CASE("An endpoint offers none of the operators' services") {
   TenantEndpointsFixture f;
   REQUIRE(f.me.Open("d").ok());
@@ -298,6 +337,9 @@ TEST_CASE("The next daemon opens the endpoints again at the same places") {
     REQUIRE(me.Open("d", {}, tenant).ok());
     REQUIRE(me.Open("e").ok());
     before = InodeOf(path);
+    TestClient client(path + "/detshared.sock");
+    REQUIRE(client.Open());
+    REQUIRE(client.Allocate(4 << 20) != 0);
     // A container leaves this in its directory.
     REQUIRE(fs::remove(path + "/detshared.sock"));
     fs::create_directories(path + "/detshared.sock/x");
@@ -316,6 +358,10 @@ TEST_CASE("The next daemon opens the endpoints again at the same places") {
   REQUIRE(status.sessions_size() == 1);
   CHECK(status.sessions(0).tenant() == "chat");
   CHECK(status.sessions(0).schedule().tenant_class() == "latency");
+  // What the sessions of the earlier daemon have used still counts.
+  REQUIRE(me.Close("d").ok());
+  CHECK(me.use.sessions() == 2);
+  CHECK(me.use.peak_memory() == 4 << 20);
 }
 
 TEST_CASE("A damaged list of endpoints opens none") {

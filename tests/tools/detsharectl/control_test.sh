@@ -101,8 +101,12 @@ expect 1 endpoint open ../web
 says "an endpoint's name"
 expect 2 endpoint open web --slo-tpot soon
 expect 0 endpoint close web
+says '^Its 0 sessions used GPUs for 0.0 s, and at most 0 B of memory.$'
 expect 1 endpoint close web
 says 'no such endpoint'
+expect 0 endpoint open web
+expect 0 endpoint close web --json
+says '"gpu_seconds": 0.0'
 expect 0 endpoint list
 says 'There are no endpoints'
 
