@@ -19,6 +19,7 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& texts) 
       {"libraries", &arguments.libraries},
       {"detsharectl", &arguments.detsharectl},
       {"state", &arguments.state},
+      {"slurm", &arguments.slurm},
   };
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
@@ -27,8 +28,8 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& texts) 
     });
     if (equals == std::string::npos || found == std::end(known)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "plugstack.conf: the plugin takes socket=, libraries=, detsharectl= and state=, not "
-          "\"",
+          "plugstack.conf: the plugin takes socket=, libraries=, detsharectl=, state= and slurm=, "
+          "not \"",
           text, "\""));
     }
     if (text[equals + 1] != '/') {

@@ -16,6 +16,7 @@ struct Arguments {
   // The directory for what the node remembers about jobs. Like endpoints it does not survive a
   // restart of the host, so it lies on a tmpfs.
   std::string state = "/run/detshare-slurm";
+  std::string slurm = "/usr/bin";  // the directory of Slurm's own commands
 };
 
 // Takes texts NAME=VALUE, where the value is an absolute path. InvalidArgument for other texts.

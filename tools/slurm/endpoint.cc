@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "policy/config/config.h"
 #include "tools/slurm/command.h"
 
@@ -23,11 +22,13 @@ constexpr std::chrono::seconds kCallTimeout(30);
 constexpr int kExitNoDaemon = 3;  // of detsharectl: no daemon replies
 constexpr size_t kMaxUser = 40;   // with prefix and job, less than a tenant's name may have
 
-// The program's message as one line, without its own name in front.
+// The first line of the program's message, without its own name in front. The others are hints for
+// operators who call it.
 std::string Message(const CommandResult& result) {
-  std::string text(absl::StripAsciiWhitespace(result.errors));
-  text = absl::StrReplaceAll(text, {{"detsharectl: ", ""}, {"\n", " "}});
-  return text.empty() ? absl::StrCat("exit status ", result.exit_code) : text;
+  absl::string_view text = result.errors;
+  text = text.substr(0, text.find('\n'));
+  absl::ConsumePrefix(&text, "detsharectl: ");
+  return text.empty() ? absl::StrCat("exit status ", result.exit_code) : std::string(text);
 }
 
 absl::StatusOr<CommandResult> CallControl(const Arguments& arguments,
@@ -71,11 +72,26 @@ absl::Status OpenEndpoint(const Arguments& arguments, uint32_t job, absl::string
   return CallControl(arguments, std::move(words)).status();
 }
 
-absl::Status CloseEndpoint(const Arguments& arguments, uint32_t job) {
-  const absl::Status closed =
-      CallControl(arguments, {"endpoint", "close", EndpointName(job)}).status();
-  if (closed.ok() || absl::IsUnavailable(closed)) return closed;
-  return absl::NotFoundError(closed.message());
+absl::StatusOr<EndpointUse> CloseEndpoint(const Arguments& arguments, uint32_t job) {
+  const absl::StatusOr<CommandResult> result =
+      CallControl(arguments, {"--json", "endpoint", "close", EndpointName(job)});
+  if (absl::IsUnavailable(result.status())) return result.status();
+  if (!result.ok()) return absl::NotFoundError(result.status().message());
+  return ParseUse(result->output);
+}
+
+EndpointUse ParseUse(const std::string& json) {
+  const auto figures = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const auto take = [&](const char* name, auto* to) {
+    if (!figures.is_object()) return;
+    const auto found = figures.find(name);
+    if (found != figures.end() && found->is_number()) found->get_to(*to);
+  };
+  EndpointUse use;
+  take("sessions", &use.sessions);
+  take("gpu_seconds", &use.gpu_seconds);
+  take("peak_memory", &use.peak_memory);
+  return use;
 }
 
 }  // namespace detshare::slurm

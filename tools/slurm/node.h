@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "tools/slurm/arguments.h"
 #include "tools/slurm/endpoint.h"
 #include "tools/slurm/records.h"
@@ -26,17 +26,21 @@ class Node {
   void Begin(uint32_t job, const std::string& user, const std::optional<std::string>& text);
 
   // In the process of a task, as root. The process and its children then use the job's endpoint, if
-  // it has one. Returns whether it has one. FailedPrecondition, with a line for the user, if the job
-  // got no endpoint, or if only the step asks for one (`asked`).
-  absl::StatusOr<bool> Show(uint32_t job, bool asked) const;
+  // it has one. Returns whether it has one. `text` is the --detshare of the job's step; it gives the
+  // job an endpoint if it has none: a step may ask for one, and Slurm does not run the prolog of
+  // every job that it starts again. FailedPrecondition, with a line for the user, if the job can get
+  // none.
+  absl::StatusOr<bool> Show(uint32_t job, const std::string& user,
+                            const std::optional<std::string>& text) const;
 
-  // After the job has ended here, as root. Closes its endpoint. If no daemon replies, the next
-  // Begin() or End() on this node closes it.
+  // After the job has ended here, as root. Closes its endpoint and records what it has used. If no
+  // daemon replies, the next Begin() or End() on this node closes it.
   void End(uint32_t job);
 
   const Arguments& arguments() const { return arguments_; }
 
  private:
+  absl::Status Open(uint32_t job, const std::string& user, const std::string& text) const;
   void CloseLeftOvers();
   // Returns false if no daemon replies.
   bool Close(uint32_t job);

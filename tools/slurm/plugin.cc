@@ -71,7 +71,6 @@ std::string NodeName() {
 }
 
 std::string UserName(uid_t uid) {
-  if (const char* name = std::getenv("SLURM_JOB_USER")) return name;
   passwd entry{};
   passwd* found = nullptr;
   char buffer[4096];
@@ -108,11 +107,14 @@ int End(spank_t spank, const Arguments& arguments) {
 
 int BeginTask(spank_t spank, const Arguments& arguments) {
   uint32_t job = 0;
-  if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS) {
+  uid_t user = 0;
+  if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_UID, &user) != ESPANK_SUCCESS) {
     slurm_error("detshare: Slurm does not say to which job a task belongs");
     return kFailure;
   }
-  const absl::StatusOr<bool> shown = NodeWith(arguments).Show(job, TextOfOption(spank).has_value());
+  const absl::StatusOr<bool> shown =
+      NodeWith(arguments).Show(job, UserName(user), TextOfOption(spank));
   if (!shown.ok()) {
     slurm_spank_log("detshare: %s", std::string(shown.status().message()).c_str());
     return kFailure;

@@ -21,22 +21,29 @@ namespace {
 
 constexpr char kRefused[] = ".refused", kUnclosed[] = ".unclosed";
 
+absl::Status Failed(const std::string& path) {
+  return absl::InternalError(absl::StrCat("cannot use ", path, ": ", std::strerror(errno)));
+}
+
 }  // namespace
 
 std::string Records::PathOf(uint32_t job, const char* kind) const {
   return absl::StrCat(directory_, "/", job, kind);
 }
 
+absl::StatusOr<int> Records::Open(const std::string& path, int flags) const {
+  if (mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) return Failed(directory_);
+  const int fd = open(path.c_str(), flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return Failed(path);
+  return fd;
+}
+
 absl::Status Records::Write(const std::string& path, absl::string_view text) const {
-  const auto failed = [&](const std::string& what) {
-    return absl::InternalError(absl::StrCat("cannot write ", what, ": ", std::strerror(errno)));
-  };
-  if (mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) return failed(directory_);
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) return failed(path);
-  const ssize_t written = write(fd, text.data(), text.size());
-  close(fd);
-  if (written != static_cast<ssize_t>(text.size())) return failed(path);
+  const absl::StatusOr<int> fd = Open(path, O_WRONLY | O_TRUNC);
+  if (!fd.ok()) return fd.status();
+  const ssize_t written = write(*fd, text.data(), text.size());
+  close(*fd);
+  if (written != static_cast<ssize_t>(text.size())) return Failed(path);
   return absl::OkStatus();
 }
 
@@ -70,15 +77,20 @@ std::vector<uint32_t> Records::Unclosed() const {
   return jobs;
 }
 
-void Records::Close(uint32_t job, const std::function<bool()>& close) const {
-  const std::string path = PathOf(job, kUnclosed);
-  const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return;
-  // The process that held the lock before may have closed the endpoint and removed the file.
-  struct stat locked {};
-  if (flock(fd, LOCK_EX) == 0 && fstat(fd, &locked) == 0 && locked.st_nlink > 0 && close())
-    unlink(path.c_str());
-  ::close(fd);
+void Records::ForgetUnclosed(uint32_t job) const { unlink(PathOf(job, kUnclosed).c_str()); }
+
+absl::Status Records::Exclusively(const std::function<void()>& act) const {
+  const std::string path = absl::StrCat(directory_, "/lock");
+  const absl::StatusOr<int> fd = Open(path, O_RDONLY);
+  if (!fd.ok()) return fd.status();
+  while (flock(*fd, LOCK_EX) != 0) {
+    if (errno == EINTR) continue;
+    close(*fd);
+    return Failed(path);
+  }
+  act();
+  close(*fd);
+  return absl::OkStatus();
 }
 
 }  // namespace detshare::slurm

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace detshare::slurm {
@@ -28,12 +29,15 @@ class Records {
   // Jobs that have ended and whose endpoints are still to be closed.
   absl::Status NoteUnclosed(uint32_t job) const;
   std::vector<uint32_t> Unclosed() const;
-  // Calls `close` if the job is one of these, and removes it from them if `close` returns true. No
-  // other process does the same for this job meanwhile.
-  void Close(uint32_t job, const std::function<bool()>& close) const;
+  void ForgetUnclosed(uint32_t job) const;
+
+  // Calls `act`, which no other process of this host does at the same time. Returns an error, without
+  // a call, if the directory cannot be used.
+  absl::Status Exclusively(const std::function<void()>& act) const;
 
  private:
   std::string PathOf(uint32_t job, const char* kind) const;
+  absl::StatusOr<int> Open(const std::string& path, int flags) const;
   absl::Status Write(const std::string& path, absl::string_view text) const;
 
   const std::string directory_;

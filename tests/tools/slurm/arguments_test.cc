@@ -15,13 +15,14 @@ TEST_CASE("Without arguments the plugin uses what the packages install") {
 }
 
 TEST_CASE("The operator names other paths in plugstack.conf") {
-  const auto arguments =
-      ParseArguments({"socket=/a/d.sock", "libraries=/b", "detsharectl=/c", "state=/d"});
+  const auto arguments = ParseArguments(
+      {"socket=/a/d.sock", "libraries=/b", "detsharectl=/c", "state=/d", "slurm=/opt/slurm/bin"});
   REQUIRE(arguments.ok());
   CHECK(arguments->socket == "/a/d.sock");
   CHECK(arguments->libraries == "/b");
   CHECK(arguments->detsharectl == "/c");
   CHECK(arguments->state == "/d");
+  CHECK(arguments->slurm == "/opt/slurm/bin");
 }
 
 TEST_CASE("A mistake in plugstack.conf is named") {

@@ -42,17 +42,27 @@ TEST_CASE("A refusal of the daemon is told from a daemon that does not reply") {
                 "printf 'detsharectl: no detshared replies\\nStart it.\\n' >&2; exit 3");
   const absl::Status gone = OpenEndpoint(scripts.arguments(), 42, "alice", {});
   CHECK(absl::IsUnavailable(gone));
-  CHECK(gone.message() == "no detshared replies Start it.");
+  CHECK(gone.message() == "no detshared replies");
 }
 
-TEST_CASE("An endpoint that does not exist is told from a daemon that does not reply") {
+TEST_CASE("Closing an endpoint returns what it has used") {
   Scripts scripts;
-  scripts.Write("detsharectl", "exit 0");
-  CHECK(CloseEndpoint(scripts.arguments(), 42).ok());
-  scripts.Write("detsharectl", "exit 1");
-  CHECK(absl::IsNotFound(CloseEndpoint(scripts.arguments(), 42)));
-  scripts.Write("detsharectl", "exit 3");
-  CHECK(absl::IsUnavailable(CloseEndpoint(scripts.arguments(), 42)));
+  scripts.Write("detsharectl",
+                "echo '{\"sessions\": 3, \"gpu_seconds\": 1.5, \"peak_memory\": 4096}'");
+  const auto use = CloseEndpoint(scripts.arguments(), 42);
+  REQUIRE(use.ok());
+  CHECK(use->sessions == 3);
+  CHECK(use->gpu_seconds == 1.5);
+  CHECK(use->peak_memory == 4096);
+}
+
+TEST_CASE("Figures that are missing or malformed are 0") {
+  for (const char* text : {"", "[]", "{", "{\"sessions\": \"many\", \"gpu_seconds\": null}"}) {
+    const EndpointUse use = ParseUse(text);
+    CHECK(use.sessions == 0);
+    CHECK(use.gpu_seconds == 0);
+    CHECK(use.peak_memory == 0);
+  }
 }
 
 }  // namespace

@@ -25,8 +25,9 @@ class FakeNode {
           if ! rmdir endpoints/$3 2>/dev/null; then
             echo 'detsharectl: detshared refused: there is no such endpoint' >&2; exit 1
           fi
- ;;
+          echo '{"sessions": 1, "gpu_seconds": 2.5, "peak_memory": 1048576}' ;;
       esac)");
+    scripts.Write("sacct", "echo 'there is no accounting' >&2; exit 1");
   }
   // As each hook of the plugin, in a process of its own, has it.
   Node node() {
@@ -39,9 +40,8 @@ class FakeNode {
   size_t Remembered() {
     size_t files = 0;
     if (!std::filesystem::exists(scripts.Path("state"))) return 0;
-    for ([[maybe_unused]] const auto& file :
-         std::filesystem::directory_iterator(scripts.Path("state")))
-      ++files;
+    for (const auto& file : std::filesystem::directory_iterator(scripts.Path("state")))
+      files += file.path().filename() != "lock";
     return files;
   }
 
@@ -49,20 +49,22 @@ class FakeNode {
   std::string log;
 };
 
-TEST_CASE("A job has an endpoint from its begin to its end") {
+TEST_CASE("A job has an endpoint from its begin to its end, and its figures are logged") {
   FakeNode fake;
   fake.node().Begin(7, "alice", "class=batch");
   CHECK(fake.Open("slurm-7"));
   fake.node().End(7);
   CHECK_FALSE(fake.Open("slurm-7"));
-  CHECK(fake.log.empty());
+  CHECK(absl::StrContains(
+      fake.log, "job 7 has ended: detshare n1: gpu_seconds=2.5 peak_mib=1.0 sessions=1\n"));
+  CHECK(absl::StrContains(fake.log, "not in the accounting"));
   CHECK(fake.Remembered() == 0);
 }
 
 TEST_CASE("Nothing is done for a job without the option") {
   FakeNode fake;
   fake.node().Begin(7, "alice", std::nullopt);
-  const auto shown = fake.node().Show(7, /*asked=*/false);
+  const auto shown = fake.node().Show(7, "alice", std::nullopt);
   REQUIRE(shown.ok());
   CHECK_FALSE(*shown);
   fake.node().End(7);
@@ -74,7 +76,7 @@ TEST_CASE("A job that gets no endpoint learns the reason in its tasks, until it 
   FakeNode fake;
   fake.scripts.Put("down", "");
   fake.node().Begin(7, "alice", "class=batch");
-  const auto shown = fake.node().Show(7, /*asked=*/true);
+  const auto shown = fake.node().Show(7, "alice", "class=batch");
   REQUIRE_FALSE(shown.ok());
   CHECK(shown.status().message() == "job 7 gets no GPU from DetShare on n1: no detshared replies");
   std::filesystem::remove(fake.scripts.Path("down"));
@@ -87,18 +89,18 @@ TEST_CASE("A job that gets no endpoint learns the reason in its tasks, until it 
 TEST_CASE("A job whose text is wrong learns the reason, though the submission did not check it") {
   FakeNode fake;
   fake.node().Begin(7, "alice", "memory=lots");
-  const auto shown = fake.node().Show(7, /*asked=*/true);
+  const auto shown = fake.node().Show(7, "alice", "memory=lots");
   REQUIRE_FALSE(shown.ok());
   CHECK(absl::StrContains(shown.status().message(), "memory is a size such as 20G"));
   CHECK(fake.scripts.Read("calls").empty());
 }
 
-TEST_CASE("A step cannot ask for an endpoint that its job does not have") {
+TEST_CASE("A step that asks, or whose job had no prolog, learns why there is no endpoint") {
   FakeNode fake;
-  fake.node().Begin(7, "alice", std::nullopt);
-  const auto shown = fake.node().Show(7, /*asked=*/true);
+  fake.scripts.Put("down", "");
+  const auto shown = fake.node().Show(7, "alice", "class=batch");
   REQUIRE_FALSE(shown.ok());
-  CHECK(absl::StrContains(shown.status().message(), "give --detshare to the job"));
+  CHECK(shown.status().message() == "job 7 gets no GPU from DetShare on n1: no detshared replies");
 }
 
 TEST_CASE("An endpoint that cannot be closed while the daemon is down is closed with a later job") {

@@ -31,9 +31,9 @@ exports=$(nm -D --defined-only "$plugin" | cut -d' ' -f3 | sort | tr '\n' ' ')
   fail "the plugin exports $exports"
 
 # ---- a node
-mkdir "$host/run" "$host/lib"
+mkdir "$host/run" "$host/lib" "$host/slurm"
 for file in "${@:7}"; do cp -L "$file" "$host/lib/"; done
-arguments=(socket="$host/run/detshared.sock" libraries="$host/lib" detsharectl="$ctl" state="$host/state")
+arguments=(socket="$host/run/detshared.sock" libraries="$host/lib" detsharectl="$ctl" state="$host/state" slurm="$host/slurm")
 control() { "$ctl" --socket "$host/run/detshared.sock" "$@"; }
 hook() { "$stand_in" "$plugin" "$@" -- "${arguments[@]}" >"$host/said" 2>&1; }
 start() {
@@ -52,10 +52,11 @@ hook option class=fast && fail "a wrong option is accepted"
 grep -q 'error: --detshare: class is latency or batch, not "fast"' "$host/said" || fail "a wrong option is not explained"
 
 # ---- a job
-export SLURM_JOB_USER=alice SLURMD_NODENAME=n1
+export SLURMD_NODENAME=n1
+user=$(id -un)
 hook prolog 7 class=latency,memory=64MiB || fail "the prolog fails"
 control endpoint list >"$host/said"
-grep -q '^slurm-7 *slurm-alice-7' "$host/said" || fail "job 7 has no endpoint"
+grep -q "^slurm-7 *slurm-$user-7" "$host/said" || fail "job 7 has no endpoint"
 echo "exec $program" | DETSHARE_TENANT=other hook task 7 class=latency,memory=64MiB || fail "the task fails"
 cmp "$host/said" "$expected" || fail "the program prints something else"
 
@@ -65,13 +66,22 @@ echo "exec $ctl --socket $host/run/detshared.sock status" | hook task 7 && fail 
 echo "ls $host/run" | hook task 7 || fail "a step without the option fails"
 grep -q endpoints "$host/said" && fail "a task sees other endpoints"
 
+# A job that had no prolog gets its endpoint with its first task.
+echo "exec $program" | hook task 6 class=batch || fail "the task of a job without a prolog fails"
+cmp "$host/said" "$expected" || fail "without a prolog the program prints something else"
+echo "exec $program" | hook task 6 class=batch || fail "the next task of a job without a prolog fails"
+[[ $(control endpoint list) == *"slurm-$user-6"* ]] || fail "job 6 has no endpoint"
+hook epilog 6 || fail "the epilog fails"
+grep -q 'sessions=2$' "$host/said" || fail "both tasks of job 6 are not counted"
+
 # ---- limits hold
 hook prolog 8 class=batch,memory=4KiB || fail "the prolog fails"
 echo "exec $program" | hook task 8 class=batch,memory=4KiB && fail "a job gets more memory than it asked for"
-grep -q 'tenant slurm-alice-8' "$host/said" || fail "the job does not learn which limit it has reached"
+grep -q "tenant slurm-$user-8" "$host/said" || fail "the job does not learn which limit it has reached"
 
 # ---- the end
 hook epilog 7 || fail "the epilog fails"
+grep -q 'job 7 has ended: detshare n1: ' "$host/said" || fail "the figures of job 7 are missing"
 hook epilog 8 || fail "the epilog fails"
 hook epilog 9 || fail "the epilog of a job without an endpoint fails"
 [ "$(control endpoint list)" = "There are no endpoints." ] || fail "endpoints are left: $(control endpoint list)"
@@ -93,4 +103,4 @@ start
 [[ $(control endpoint list) == *slurm-11* ]] || fail "the new daemon does not know endpoint 11: the next check proves nothing"
 hook prolog 12 "" || fail "the prolog of a job without the option fails"
 [ "$(control endpoint list)" = "There are no endpoints." ] || fail "an endpoint is left: $(control endpoint list)"
-[ -z "$(ls "$host/state")" ] || fail "the node still remembers $(ls "$host/state")"
+[ "$(ls "$host/state")" = lock ] || fail "the node still remembers $(ls "$host/state")"

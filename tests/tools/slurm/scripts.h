@@ -1,4 +1,4 @@
-// Shell scripts in place of detsharectl, in a directory of their own.
+// Shell scripts in place of detsharectl and of Slurm's commands, in a directory of their own.
 #pragma once
 
 #include <sys/stat.h>
@@ -39,7 +39,7 @@ class Scripts {
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
   // Arguments of the plugin that lead to these scripts.
   Arguments arguments() const {
-    return {Path("d.sock"), Path("lib"), Path("detsharectl"), Path("state")};
+    return {Path("d.sock"), Path("lib"), Path("detsharectl"), Path("state"), directory_};
   }
 
  private:
