@@ -17,6 +17,7 @@
 #include "server/backends/soft/soft_images.h"
 #include "server/backends/soft/soft_launch.h"
 #include "server/backends/soft/soft_library.h"
+#include "server/backends/soft/soft_tensor_maps.h"
 #include "server/backends/soft/soft_transfer.h"
 
 namespace detshare::soft {
@@ -310,6 +311,11 @@ class SoftDevice final : public Device {
 
   absl::Status health() const override { return absl::OkStatus(); }
   ImageDevice* images() override { return &images_; }
+  TensorMapEncoder* tensor_maps() override {
+    const bool supported =
+        AttributeOf(core_.properties, CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED) != 0;
+    return supported ? &tensor_maps_ : nullptr;
+  }
 
  private:
   absl::StatusOr<std::unique_ptr<Library>> Load(AddressSpace& space,
@@ -336,6 +342,7 @@ class SoftDevice final : public Device {
   Core core_;
   SoftPartition whole_, urgent_;
   SoftImages images_{core_.properties, core_.budget};
+  SoftTensorMaps tensor_maps_;
 };
 
 }  // namespace

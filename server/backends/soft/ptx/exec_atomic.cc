@@ -213,26 +213,46 @@ void Atomic128(Context& c, const Instr& in, uint32_t mask) {
   NotePoll(c);
 }
 
-template <class T, class Op>
-ExecFn PickReach(const MemoryKey& key) {
-  const bool vector = key.vector > 1;
-  switch (key.space) {
-    case Space::kGlobal:
-      if (vector) return key.address64 ? AtomicVector<T, Op, Reach::kGlobal, true> : nullptr;
-      return key.address64 ? Atomic<T, Op, Reach::kGlobal, true>
-                           : Atomic<T, Op, Reach::kGlobal, false>;
-    case Space::kGeneric:
-      if (vector) return key.address64 ? AtomicVector<T, Op, Reach::kGeneric, true> : nullptr;
-      return key.address64 ? Atomic<T, Op, Reach::kGeneric, true>
-                           : Atomic<T, Op, Reach::kGeneric, false>;
-    case Space::kShared:
-      if (vector) return nullptr;
-      return key.address64 ? Atomic<T, Op, Reach::kShared, true>
-                           : Atomic<T, Op, Reach::kShared, false>;
-    default:
-      return nullptr;
+// Chooses the handler of an instruction.
+struct PickHandler {
+  using Result = ExecFn;
+  template <class T, class Op>
+  static ExecFn Pick(const MemoryKey& key) {
+    const bool vector = key.vector > 1;
+    switch (key.space) {
+      case Space::kGlobal:
+        if (vector) return key.address64 ? AtomicVector<T, Op, Reach::kGlobal, true> : nullptr;
+        return key.address64 ? Atomic<T, Op, Reach::kGlobal, true>
+                             : Atomic<T, Op, Reach::kGlobal, false>;
+      case Space::kGeneric:
+        if (vector) return key.address64 ? AtomicVector<T, Op, Reach::kGeneric, true> : nullptr;
+        return key.address64 ? Atomic<T, Op, Reach::kGeneric, true>
+                             : Atomic<T, Op, Reach::kGeneric, false>;
+      case Space::kShared:
+        if (vector) return nullptr;
+        return key.address64 ? Atomic<T, Op, Reach::kShared, true>
+                             : Atomic<T, Op, Reach::kShared, false>;
+      default:
+        return nullptr;
+    }
   }
+};
+
+template <class T, class Op>
+void ReduceOne(uint8_t* to, const uint8_t* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  Op::Do(reinterpret_cast<T*>(to), value, value);
 }
+
+// Chooses the function that combines one value with memory.
+struct PickReduction {
+  using Result = Reduction;
+  template <class T, class Op>
+  static Reduction Pick(const MemoryKey&) {
+    return ReduceOne<T, Op>;
+  }
+};
 
 template <bool kCas>
 ExecFn Pick128(const MemoryKey& key) {
@@ -249,41 +269,84 @@ ExecFn Pick128(const MemoryKey& key) {
   }
 }
 
-template <class Op>
-ExecFn PickWord(const MemoryKey& key) {
+template <class Picker, class Op>
+typename Picker::Result PickWord(const MemoryKey& key) {
   switch (SizeOf(key.type)) {
     case 4:
-      return PickReach<uint32_t, Op>(key);
+      return Picker::template Pick<uint32_t, Op>(key);
     case 8:
-      return PickReach<uint64_t, Op>(key);
+      return Picker::template Pick<uint64_t, Op>(key);
     default:
       return nullptr;
   }
 }
 
-template <bool kMax>
-ExecFn PickMinMax(const MemoryKey& key) {
+template <class Picker, bool kMax>
+typename Picker::Result PickMinMax(const MemoryKey& key) {
   constexpr HalfMath kMath = kMax ? HalfMath::kMax : HalfMath::kMin;
   switch (key.type) {
     case Type::kS32:
-      return PickReach<uint32_t, DoMinMax<true, kMax>>(key);
+      return Picker::template Pick<uint32_t, DoMinMax<true, kMax>>(key);
     case Type::kU32:
-      return PickReach<uint32_t, DoMinMax<false, kMax>>(key);
+      return Picker::template Pick<uint32_t, DoMinMax<false, kMax>>(key);
     case Type::kS64:
-      return PickReach<uint64_t, DoMinMax<true, kMax>>(key);
+      return Picker::template Pick<uint64_t, DoMinMax<true, kMax>>(key);
     case Type::kU64:
-      return PickReach<uint64_t, DoMinMax<false, kMax>>(key);
+      return Picker::template Pick<uint64_t, DoMinMax<false, kMax>>(key);
     case Type::kF16:
-      return PickReach<uint16_t, DoHalf<kMath, false>>(key);
+      return Picker::template Pick<uint16_t, DoHalf<kMath, false>>(key);
     case Type::kBF16:
-      return PickReach<uint16_t, DoHalf<kMath, true>>(key);
+      return Picker::template Pick<uint16_t, DoHalf<kMath, true>>(key);
     case Type::kF16x2:
-      return PickReach<uint32_t, DoHalf2<kMath, false>>(key);
+      return Picker::template Pick<uint32_t, DoHalf2<kMath, false>>(key);
     case Type::kBF16x2:
-      return PickReach<uint32_t, DoHalf2<kMath, true>>(key);
+      return Picker::template Pick<uint32_t, DoHalf2<kMath, true>>(key);
     default:
       return nullptr;
   }
+}
+
+template <class Picker>
+typename Picker::Result PickOperation(AtomOp op, const MemoryKey& key) {
+  switch (op) {
+    case AtomOp::kAdd:
+      switch (key.type) {
+        case Type::kF32:
+          return Picker::template Pick<uint32_t, DoAddF32>(key);
+        case Type::kF64:
+          return Picker::template Pick<uint64_t, DoAddF64>(key);
+        case Type::kF16:
+          return Picker::template Pick<uint16_t, DoHalf<HalfMath::kAdd, false>>(key);
+        case Type::kBF16:
+          return Picker::template Pick<uint16_t, DoHalf<HalfMath::kAdd, true>>(key);
+        case Type::kF16x2:
+          return Picker::template Pick<uint32_t, DoHalf2<HalfMath::kAdd, false>>(key);
+        case Type::kBF16x2:
+          return Picker::template Pick<uint32_t, DoHalf2<HalfMath::kAdd, true>>(key);
+        default:
+          return PickWord<Picker, DoAdd>(key);
+      }
+    case AtomOp::kMin:
+      return PickMinMax<Picker, false>(key);
+    case AtomOp::kMax:
+      return PickMinMax<Picker, true>(key);
+    case AtomOp::kInc:
+      return key.type == Type::kU32 ? Picker::template Pick<uint32_t, DoInc>(key) : nullptr;
+    case AtomOp::kDec:
+      return key.type == Type::kU32 ? Picker::template Pick<uint32_t, DoDec>(key) : nullptr;
+    case AtomOp::kExch:
+      return PickWord<Picker, DoExch>(key);
+    case AtomOp::kCas:
+      return SizeOf(key.type) == 2 ? Picker::template Pick<uint16_t, DoCas>(key)
+                                   : PickWord<Picker, DoCas>(key);
+    case AtomOp::kAnd:
+      return PickWord<Picker, DoAnd>(key);
+    case AtomOp::kOr:
+      return PickWord<Picker, DoOr>(key);
+    case AtomOp::kXor:
+      return PickWord<Picker, DoXor>(key);
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -295,44 +358,12 @@ ExecFn SelectAtomic(AtomOp op, const MemoryKey& key) {
     if (op == AtomOp::kCas) return Pick128<true>(key);
     return nullptr;
   }
-  switch (op) {
-    case AtomOp::kAdd:
-      switch (key.type) {
-        case Type::kF32:
-          return PickReach<uint32_t, DoAddF32>(key);
-        case Type::kF64:
-          return PickReach<uint64_t, DoAddF64>(key);
-        case Type::kF16:
-          return PickReach<uint16_t, DoHalf<HalfMath::kAdd, false>>(key);
-        case Type::kBF16:
-          return PickReach<uint16_t, DoHalf<HalfMath::kAdd, true>>(key);
-        case Type::kF16x2:
-          return PickReach<uint32_t, DoHalf2<HalfMath::kAdd, false>>(key);
-        case Type::kBF16x2:
-          return PickReach<uint32_t, DoHalf2<HalfMath::kAdd, true>>(key);
-        default:
-          return PickWord<DoAdd>(key);
-      }
-    case AtomOp::kMin:
-      return PickMinMax<false>(key);
-    case AtomOp::kMax:
-      return PickMinMax<true>(key);
-    case AtomOp::kInc:
-      return key.type == Type::kU32 ? PickReach<uint32_t, DoInc>(key) : nullptr;
-    case AtomOp::kDec:
-      return key.type == Type::kU32 ? PickReach<uint32_t, DoDec>(key) : nullptr;
-    case AtomOp::kExch:
-      return PickWord<DoExch>(key);
-    case AtomOp::kCas:
-      return SizeOf(key.type) == 2 ? PickReach<uint16_t, DoCas>(key) : PickWord<DoCas>(key);
-    case AtomOp::kAnd:
-      return PickWord<DoAnd>(key);
-    case AtomOp::kOr:
-      return PickWord<DoOr>(key);
-    case AtomOp::kXor:
-      return PickWord<DoXor>(key);
-  }
-  return nullptr;
+  return PickOperation<PickHandler>(op, key);
+}
+
+Reduction SelectReduction(AtomOp op, Type type) {
+  if (op == AtomOp::kExch || op == AtomOp::kCas) return nullptr;
+  return PickOperation<PickReduction>(op, {.type = type});
 }
 
 }  // namespace detshare::soft::ptx

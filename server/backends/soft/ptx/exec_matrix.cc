@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "server/backends/soft/ptx/converge.h"
@@ -183,35 +184,87 @@ void WmmaMemory(Context& c, const Instr& in, uint32_t mask) {
 void ExecWmmaLoad(Context& c, const Instr& in, uint32_t mask) { WmmaMemory<false>(c, in, mask); }
 void ExecWmmaStore(Context& c, const Instr& in, uint32_t mask) { WmmaMemory<true>(c, in, mask); }
 
+namespace {
+
+// An 8 by 8 matrix of 16-bit elements. In a register a lane has two neighbours of a row: of the
+// matrix or, transposed, of its transpose.
+using Matrix8 = std::array<std::array<uint16_t, 8>, 8>;
+
+void Unpack(const uint32_t* lanes, bool transposed, Matrix8* matrix) {
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    const uint32_t row = lane / 4, column = lane % 4 * 2;
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint16_t value = static_cast<uint16_t>(lanes[lane] >> 16 * i);
+      (transposed ? (*matrix)[column + i][row] : (*matrix)[row][column + i]) = value;
+    }
+  }
+}
+
+void Pack(const Matrix8& matrix, bool transposed, uint32_t* lanes) {
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    const uint32_t row = lane / 4, column = lane % 4 * 2;
+    lanes[lane] = transposed
+                      ? matrix[column][row] | static_cast<uint32_t>(matrix[column + 1][row]) << 16
+                      : matrix[row][column] | static_cast<uint32_t>(matrix[row][column + 1]) << 16;
+  }
+}
+
+// Calls f(matrix, row, pointer) for the 16 bytes of each row in shared memory. Lane 8 m + r has the
+// address of row r of matrix m. Returns false after a fault.
+template <class F>
+bool ForMatrixRows(Context& c, const Instr& in, F f) {
+  for (uint32_t i = 0; i < 8u * in.count; ++i) {
+    const uint64_t base = (in.aux & 2) != 0 ? c.Src<uint64_t>(in.a)[i] : c.Src<uint32_t>(in.a)[i];
+    const uint64_t address = base + static_cast<uint64_t>(in.imm);
+    uint8_t* p = SharedPointer(c, address, 16);
+    if (p == nullptr || address % 16 != 0) {
+      RaiseFault(c, in, p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress,
+                 address, i);
+      return false;
+    }
+    f(i / 8, i % 8, p);
+  }
+  return true;
+}
+
+}  // namespace
+
 void ExecLdmatrix(Context& c, const Instr& in, uint32_t mask) {
   Converge(c, in, mask, true, [&](uint32_t lanes) {
     if (lanes != kFullMask)
       return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
     const int32_t* registers = c.frame->function->extras.data() + in.extra;
-    const bool transposed = (in.aux & 1) != 0;
-    uint16_t rows[4][8][8];
-    for (uint32_t i = 0; i < 8u * in.count; ++i) {
-      const uint64_t register_value =
-          (in.aux & 2) != 0 ? c.Src<uint64_t>(in.a)[i] : c.Src<uint32_t>(in.a)[i];
-      const uint64_t address = register_value + static_cast<uint64_t>(in.imm);
-      const uint8_t* p = SharedPointer(c, address, 16);
-      if (p == nullptr || address % 16 != 0) {
-        return RaiseFault(c, in,
-                          p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress,
-                          address, i);
-      }
-      std::memcpy(rows[i / 8][i % 8], p, 16);
-    }
-    for (uint32_t m = 0; m < in.count; ++m) {
-      uint32_t* d = c.Dst<uint32_t>(registers[m]);
-      for (uint32_t lane = 0; lane < kLanes; ++lane) {
-        const uint32_t row = lane / 4, column = lane % 4 * 2;
-        d[lane] = transposed
-                      ? rows[m][column][row] | static_cast<uint32_t>(rows[m][column + 1][row]) << 16
-                      : rows[m][row][column] | static_cast<uint32_t>(rows[m][row][column + 1])
-                                                   << 16;
-      }
-    }
+    std::array<Matrix8, 4> matrices;
+    const bool read = ForMatrixRows(c, in, [&](uint32_t m, uint32_t row, const uint8_t* p) {
+      std::memcpy(matrices[m][row].data(), p, 16);
+    });
+    if (!read) return;
+    for (uint32_t m = 0; m < in.count; ++m)
+      Pack(matrices[m], (in.aux & 1) != 0, c.Dst<uint32_t>(registers[m]));
+  });
+}
+
+void ExecStmatrix(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, true, [&](uint32_t lanes) {
+    if (lanes != kFullMask)
+      return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
+    const int32_t* registers = c.frame->function->extras.data() + in.extra;
+    std::array<Matrix8, 4> matrices;
+    for (uint32_t m = 0; m < in.count; ++m)
+      Unpack(c.Src<uint32_t>(registers[m]), (in.aux & 1) != 0, &matrices[m]);
+    ForMatrixRows(c, in, [&](uint32_t m, uint32_t row, uint8_t* p) {
+      std::memcpy(p, matrices[m][row].data(), 16);
+    });
+  });
+}
+
+void ExecMovmatrix(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, true, [&](uint32_t lanes) {
+    if (lanes != kFullMask)
+      return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
+    Matrix8 matrix;
+    Unpack(c.Src<uint32_t>(in.a), false, &matrix);
+    Pack(matrix, true, c.Dst<uint32_t>(in.d));
   });
 }
 

@@ -43,7 +43,6 @@ struct FunctionCode {
   bool is_entry = false;
   bool has_indirect_calls = false;
   bool uses_module_shared = false;  // names a shared variable of module scope
-  bool uses_dynamic_shared = false;
   std::vector<Instr> code;
   std::vector<int32_t> extras;
   std::vector<CallSite> calls;
@@ -57,6 +56,8 @@ struct FunctionCode {
   std::vector<ParamPlace> returns;
   uint32_t local_bytes = 0;
   uint32_t shared_begin = 0, shared_end = 0;  // own static shared variables
+  uint32_t shared_align = 16;                 // of the own static shared variables
+  uint32_t dynamic_shared_align = 16;         // of the dynamic shared memory that it names
   uint32_t register_pressure = 0;             // in 32-bit registers
 };
 

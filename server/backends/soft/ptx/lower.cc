@@ -111,6 +111,7 @@ const std::unordered_map<std::string_view, Lowering::Handler>& Lowering::Handler
       {"mapa", &Lowering::LowerMapa},
       {"getctarank", &Lowering::LowerGetCtaRank},
       {"cp", &Lowering::LowerCp},
+      {"tensormap", &Lowering::LowerTensorMap},
       {"alloca", &Lowering::LowerAlloca},
       {"stacksave", &Lowering::LowerStack},
       {"stackrestore", &Lowering::LowerStack},
@@ -260,6 +261,34 @@ Space Lowering::TakeSpace(Space fallback) {
   return fallback;
 }
 
+std::pair<Space, Space> Lowering::TakeDirection() {
+  std::pair<Space, Space> direction = {Space::kGeneric, Space::kGeneric};
+  size_t found = 0;
+  for (size_t i = 1; i < parts_.size() && found < 2; ++i) {
+    Space space = Space::kGeneric;
+    if (parts_[i] == "global") space = Space::kGlobal;
+    if (parts_[i] == "shared::cta" || parts_[i] == "shared::cluster") space = Space::kShared;
+    if (space == Space::kGeneric) continue;
+    parts_[i] = {};
+    (found++ == 0 ? direction.first : direction.second) = space;
+  }
+  return direction;
+}
+
+bool Lowering::TakeAtomOp(AtomOp* op) {
+  static constexpr std::pair<std::string_view, AtomOp> kOps[] = {
+      {"add", AtomOp::kAdd}, {"min", AtomOp::kMin},   {"max", AtomOp::kMax}, {"inc", AtomOp::kInc},
+      {"dec", AtomOp::kDec}, {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas}, {"and", AtomOp::kAnd},
+      {"or", AtomOp::kOr},   {"xor", AtomOp::kXor}};
+  for (const auto& [name, value] : kOps) {
+    if (Take(name)) {
+      *op = value;
+      return true;
+    }
+  }
+  return false;
+}
+
 uint32_t Lowering::TakeMemoryOrder() {
   uint32_t aux = 0;
   if (Take("volatile")) aux |= MemoryAux::kPolling;
@@ -337,8 +366,9 @@ int32_t Lowering::CarryFlag() {
 // Returns the address of a variable or function as a value.
 int32_t Lowering::SymbolAddress(const Operand& o, RegClass wanted) {
   const bool wide = wanted == RegClass::k64;
-  auto dynamic_shared = [&] {
-    low_.code->uses_dynamic_shared = true;
+  auto dynamic_shared = [&](uint64_t align) {
+    low_.code->dynamic_shared_align =
+        std::max(low_.code->dynamic_shared_align, static_cast<uint32_t>(align));
     const int32_t d = NewTemp(wanted);
     LowInstr& low = EmitUnguarded(DynamicSharedHandler(wide), CostCounters::kInteger);
     low.in.d = d;
@@ -350,7 +380,7 @@ int32_t Lowering::SymbolAddress(const Operand& o, RegClass wanted) {
     const size_t index = static_cast<size_t>(o.var);
     switch (v.space) {
       case Space::kShared: {
-        if (v.is_extern || v.unsized) return dynamic_shared();
+        if (v.is_extern || v.unsized) return dynamic_shared(v.align);
         ConstEntry entry;
         entry.kind = ConstEntry::Kind::kOwnShared;
         entry.reg_class = wanted;
@@ -393,7 +423,7 @@ int32_t Lowering::SymbolAddress(const Operand& o, RegClass wanted) {
       low_.code->uses_module_shared = true;
       return Constant(wanted, symbol.value + static_cast<uint64_t>(o.value));
     case SymbolTable::Symbol::Kind::kDynamicShared:
-      return dynamic_shared();
+      return dynamic_shared(symbol.value);
     case SymbolTable::Symbol::Kind::kFunction:
     case SymbolTable::Symbol::Kind::kKernel:
       if (!wide) Fail("the address of '" + std::string(o.name) + "' needs a 64-bit register");
@@ -657,8 +687,10 @@ absl::Status Lowering::Run() {
   for (size_t i = 0; i < ast_.vars.size(); ++i) {
     const Variable& v = ast_.vars[i];
     if (v.space == Space::kLocal) local_offset_[i] = place(&local, v);
-    if (v.space == Space::kShared && !v.is_extern && !v.unsized)
+    if (v.space == Space::kShared && !v.is_extern && !v.unsized) {
       shared_offset_[i] = place(&shared, v);
+      code.shared_align = std::max(code.shared_align, v.align);
+    }
     if (local > ParseLimits::kLocalBytes || shared > ParseLimits::kSharedBytes) {
       return PtxError(v.line, "variables of the function are too large");
     }

@@ -32,7 +32,8 @@ struct SymbolTable {
       kBuiltin
     } kind;
     uint32_t index = 0;  // of the global or function; Builtin
-    uint64_t value = 0;  // shared: offset in the module's shared variables
+    uint64_t value =
+        0;  // shared: offset in the module's shared variables; dynamic shared: alignment
   };
   std::unordered_map<std::string_view, Symbol> symbols;
 };
@@ -94,6 +95,9 @@ class Lowering {
   bool TakeCompare(Compare* compare, bool is_unsigned_names_allowed);
   void TakeCacheHints();
   Space TakeSpace(Space fallback);
+  // The spaces of the destination and of the source, in this order; kGeneric for a missing one.
+  std::pair<Space, Space> TakeDirection();
+  bool TakeAtomOp(AtomOp* op);
   uint32_t TakeMemoryOrder();  // MemoryAux bits
   uint32_t TakeVector();
   bool AllUsed();
@@ -167,6 +171,7 @@ class Lowering {
   void LowerStore();
   void LowerParamLoad(Type type, uint32_t vector);
   void LowerParamStore(Type type, uint32_t vector);
+  void LowerArrival(const Operand& barrier, uint32_t bytes);
   void LowerAtom();
   void LowerCvta();
   void LowerIsSpace();
@@ -179,6 +184,11 @@ class Lowering {
   void LowerMbarrier();
   void LowerMembar();
   void LowerCreatePolicy();
+
+  // --- bulk copies and tensor maps (lower_bulk.cc) ---
+  void LowerBulk(bool reduce);
+  void LowerBulkTensor(bool reduce);
+  void LowerTensorMap();
 
   // --- families (lower_control.cc) ---
   void LowerBra();
@@ -209,7 +219,8 @@ class Lowering {
 
   // --- matrices (lower_matrix.cc) ---
   void LowerMatrix();
-  void LowerLdmatrix();
+  void LowerMatrixRows(bool store);
+  void LowerMovmatrix();
   void LowerWmmaMemory(const MatrixShape& shape, bool load);
   void LowerMma(MatrixShape shape, bool wmma);
   // Appends the registers of an operand and returns their number.

@@ -38,7 +38,8 @@ void Lowering::LowerMatrix() {
   if (wmma && !load && !store && !Take("mma")) return FailUnknown();
   if (!Take("sync")) return FailUnknown();
   Take("aligned");
-  if (name == "ldmatrix") return LowerLdmatrix();
+  if (name == "ldmatrix" || name == "stmatrix") return LowerMatrixRows(name == "stmatrix");
+  if (name == "movmatrix") return LowerMovmatrix();
   if (name != "mma" && !wmma) return FailUnknown();
 
   MatrixShape shape;
@@ -102,7 +103,7 @@ int32_t Lowering::WideAddress(const Operand& o) {
   return a;
 }
 
-void Lowering::LowerLdmatrix() {
+void Lowering::LowerMatrixRows(bool store) {
   const uint32_t count = Take("x4") ? 4 : Take("x2") ? 2 : 1;
   Take("x1");
   const bool transposed = Take("trans");
@@ -112,16 +113,30 @@ void Lowering::LowerLdmatrix() {
   BeginGuard();
   bool wide = true;
   int64_t offset = 0;
-  const int32_t a = Address(Op(1), &wide, &offset);
+  const int32_t a = Address(Op(store ? 0 : 1), &wide, &offset);
   std::vector<int32_t> registers;
-  if (AddFragment(Op(0), Type::kB32, true, &registers) != count) return FailUnknown();
+  if (AddFragment(Op(store ? 1 : 0), Type::kB32, !store, &registers) != count) return FailUnknown();
   const int32_t members = Constant(RegClass::k32, kFullMask);
   if (!ok()) return;
-  LowInstr& low = EmitMatrix(ExecLdmatrix, registers, count);
+  LowInstr& low = EmitMatrix(store ? ExecStmatrix : ExecLdmatrix, registers, store ? 0 : count);
   low.in.a = a;
   low.in.e = members;
   low.in.imm = offset;
   low.in.aux = (transposed ? 1 : 0) | (wide ? 2 : 0);
+}
+
+void Lowering::LowerMovmatrix() {
+  if (!Take("m8n8") || !Take("trans") || TakeType() != Type::kB16) return FailUnknown();
+  if (!AllUsed() || !NeedOperands(2, 2)) return;
+  BeginGuard();
+  const int32_t a = Source(Op(1), Type::kB32);
+  const int32_t d = Destination(Op(0), Type::kB32);
+  const int32_t members = Constant(RegClass::k32, kFullMask);
+  if (!ok()) return;
+  LowInstr& low = EmitUnguarded(ExecMovmatrix, CostCounters::kMatrix);
+  low.in.d = d;
+  low.in.a = a;
+  low.in.e = members;
 }
 
 void Lowering::LowerWmmaMemory(const MatrixShape& shape, bool load) {

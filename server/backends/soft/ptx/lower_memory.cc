@@ -52,14 +52,16 @@ void Lowering::LowerLoad() {
 }
 
 void Lowering::LowerStore() {
+  const bool async = Take("async");
+  if (async && !Take("mbarrier::complete_tx::bytes")) return FailUnknown();
   const Space space = TakeSpace(Space::kGeneric);
-  Take("async");
+  if (async && space != Space::kShared) return FailUnknown();
   const uint32_t aux = TakeMemoryOrder();
   TakeCacheHints();
   const uint32_t vector = TakeVector();
   const Type type = TakeType();
   if (SizeOf(type) == 0 || SizeOf(type) * vector > 32) return FailUnknown();
-  if (!AllUsed() || !NeedOperands(2, 3)) return;
+  if (!AllUsed() || !NeedOperands(async ? 3 : 2, 3)) return;
   if (space == Space::kParam) return LowerParamStore(type, vector);
   if (space == Space::kConst) return FailUnknown();
   MemoryKey key{space, type, true, vector};
@@ -81,11 +83,25 @@ void Lowering::LowerStore() {
   low.in.aux = aux;
   if (vector == 1) {
     low.in.b = registers[0];
-    return;
+  } else {
+    low.in.count = static_cast<uint8_t>(vector);
+    low.in.extra = static_cast<uint32_t>(low_.extras.size());
+    low_.extras.insert(low_.extras.end(), registers.begin(), registers.end());
   }
-  low.in.count = static_cast<uint8_t>(vector);
-  low.in.extra = static_cast<uint32_t>(low_.extras.size());
-  low_.extras.insert(low_.extras.end(), registers.begin(), registers.end());
+  if (async) LowerArrival(Op(2), SizeOf(type) * vector);
+}
+
+// st.async and red.async are complete at their issue: they are the access, and then the arrival of
+// its bytes at an mbarrier.
+void Lowering::LowerArrival(const Operand& barrier, uint32_t bytes) {
+  bool wide = true;
+  int64_t offset = 0;
+  const int32_t a = Address(barrier, &wide, &offset);
+  if (!ok()) return;
+  LowInstr& low = Emit(SelectMbarrier(MbarrierOp::kCompleteTx, wide, false), CostCounters::kAtomic);
+  low.in.a = a;
+  low.in.b = Constant(RegClass::k32, bytes);
+  low.in.imm = offset;
 }
 
 void Lowering::LowerParamLoad(Type type, uint32_t vector) {
@@ -143,24 +159,16 @@ void Lowering::LowerParamStore(Type type, uint32_t vector) {
 
 void Lowering::LowerAtom() {
   const bool red = parts_[0] == "red";
-  if (red && Take("async")) return FailUnknown();
+  const bool async = red && Take("async");
+  if (async && !Take("mbarrier::complete_tx::bytes")) return FailUnknown();
   const Space space = TakeSpace(Space::kGeneric);
+  if (async && space != Space::kShared) return FailUnknown();
   uint32_t aux = TakeMemoryOrder() | MemoryAux::kPolling;
   TakeCacheHints();
   Take("noftz");
   Take("ftz");
-  static constexpr std::pair<std::string_view, AtomOp> kOps[] = {
-      {"add", AtomOp::kAdd}, {"min", AtomOp::kMin},   {"max", AtomOp::kMax}, {"inc", AtomOp::kInc},
-      {"dec", AtomOp::kDec}, {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas}, {"and", AtomOp::kAnd},
-      {"or", AtomOp::kOr},   {"xor", AtomOp::kXor}};
   AtomOp op = AtomOp::kAdd;
-  bool found = false;
-  for (const auto& [name, value] : kOps) {
-    if (!found && Take(name)) {
-      op = value;
-      found = true;
-    }
-  }
+  const bool found = TakeAtomOp(&op);
   const uint32_t vector = TakeVector();
   const Type type = TakeType();
   if (!found || (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared))
@@ -168,7 +176,7 @@ void Lowering::LowerAtom() {
   if (!AllUsed()) return;
   const size_t first = red ? 0 : 1;
   const size_t wanted = first + (op == AtomOp::kCas ? 3 : 2);
-  if (!NeedOperands(wanted, wanted + 1)) return;
+  if (!NeedOperands(async ? wanted + 1 : wanted, wanted + 1)) return;
   MemoryKey key{space, type, true, vector};
   int64_t offset = 0;
   const int32_t address = Address(Op(first), &key.address64, &offset);
@@ -206,6 +214,7 @@ void Lowering::LowerAtom() {
   low.in.c = c;
   low.in.imm = offset;
   low.in.aux = aux;
+  if (async) LowerArrival(Op(wanted), SizeOf(type));
 }
 
 void Lowering::LowerCvta() {
@@ -265,7 +274,10 @@ void Lowering::LowerGetCtaRank() {
 
 // cp.async copies at its issue, so groups are complete at once.
 void Lowering::LowerCp() {
+  const bool reduce = Take("reduce");
   if (!Take("async")) return FailUnknown();
+  if (Take("bulk")) return LowerBulk(reduce);
+  if (reduce) return FailUnknown();
   if (Take("commit_group") || Take("wait_all")) {
     if (AllUsed() && NeedOperands(0, 0)) Emit(ExecNop, CostCounters::kControl);
     return;
@@ -277,7 +289,7 @@ void Lowering::LowerCp() {
   if (Take("mbarrier")) {
     const bool noinc = Take("noinc");
     if (!Take("arrive")) return FailUnknown();
-    TakeSpace(Space::kGeneric);
+    const bool generic = TakeSpace(Space::kGeneric) == Space::kGeneric;
     TakeType();
     if (!AllUsed() || !NeedOperands(1, 1)) return;
     bool wide = true;
@@ -285,7 +297,7 @@ void Lowering::LowerCp() {
     const int32_t a = Address(Op(0), &wide, &offset);
     if (!ok()) return;
     LowInstr& low =
-        Emit(SelectMbarrier(MbarrierOp::kCpAsyncArrive, wide, false), CostCounters::kAtomic);
+        Emit(SelectMbarrier(MbarrierOp::kCpAsyncArrive, wide, generic), CostCounters::kAtomic);
     low.in.a = a;
     low.in.imm = offset;
     low.in.aux = noinc ? 1 : 0;

@@ -1,4 +1,4 @@
-// Matrix instructions: mma, wmma and ldmatrix.
+// Matrix instructions: mma, wmma, ldmatrix, stmatrix and movmatrix.
 #pragma once
 
 #include "server/backends/soft/ptx/instr.h"
@@ -54,5 +54,9 @@ void ExecWmmaStore(Context& c, const Instr& in, uint32_t mask);
 // a: the shared address, of 32 or 64 bits (aux bit 1). imm: its offset. aux bit 0: transposed.
 // extras: a register for each matrix.
 void ExecLdmatrix(Context& c, const Instr& in, uint32_t mask);
+void ExecStmatrix(Context& c, const Instr& in, uint32_t mask);
+
+// d: the transposed matrix. a: the matrix.
+void ExecMovmatrix(Context& c, const Instr& in, uint32_t mask);
 
 }  // namespace detshare::soft::ptx

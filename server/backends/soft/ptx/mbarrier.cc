@@ -3,7 +3,7 @@
 //
 // Bits of the 64-bit word: 0-19 arrivals still missing in this phase, 20-39 arrivals of each phase,
 // 40-61 bytes still missing (signed), 63 the parity of the phase.
-#include "server/backends/soft/ptx/memory_access.h"
+#include "server/backends/soft/ptx/mbarrier.h"
 
 namespace detshare::soft::ptx {
 namespace {
@@ -113,6 +113,22 @@ ExecFn Pick(bool address64, bool generic) {
 }
 
 }  // namespace
+
+bool CompleteBytes(Context& c, const Instr& in, uint32_t lane, uint64_t address, uint32_t bytes) {
+  uint8_t* const barrier = SharedPointer(c, address, 8);
+  if (barrier == nullptr || address % 8 != 0) {
+    RaiseFault(c, in,
+               barrier == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress,
+               address, lane);
+    return false;
+  }
+  const uint64_t pointer = reinterpret_cast<uint64_t>(barrier);
+  State s = Unpack(LoadRelaxed<uint64_t>(pointer));
+  s.bytes -= static_cast<int32_t>(bytes);
+  Complete(&s);
+  StoreRelaxed<uint64_t>(pointer, Pack(s));
+  return true;
+}
 
 ExecFn SelectMbarrier(MbarrierOp op, bool address64, bool generic) {
   switch (op) {

@@ -33,6 +33,11 @@ enum class AtomOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kExch, kCas, kAnd, k
 // MemoryAux.
 ExecFn SelectAtomic(AtomOp op, const MemoryKey& key);
 
+// Combines a value of SizeOf(type) bytes at `from` with the one in memory at `to`, which is aligned.
+using Reduction = void (*)(uint8_t* to, const uint8_t* from);
+// Returns null when PTX has no such operation.
+Reduction SelectReduction(AtomOp op, Type type);
+
 // Uniform parameters of the kernel: d = param[imm].
 ExecFn SelectKernelParamLoad(Type type);
 // The frame's parameter area at imm.

@@ -60,7 +60,7 @@ class Linker {
         if (v.space == Space::kShared) {
           if (v.is_extern || v.unsized) {
             if (absl::Status s =
-                    Add(m, v.name, {Symbol::Kind::kDynamicShared, 0, 0}, false, true, v.line);
+                    Add(m, v.name, {Symbol::Kind::kDynamicShared, 0, v.align}, false, true, v.line);
                 !s.ok())
               return s;
             continue;
@@ -218,7 +218,7 @@ class Linker {
     uint32_t top = module_shared_bytes_;
     for (FunctionCode& f : code_->functions) {
       if (f.is_entry || f.shared_end == 0) continue;
-      top = (top + 15) / 16 * 16;
+      top = (top + f.shared_align - 1) / f.shared_align * f.shared_align;
       f.shared_begin = top;
       f.shared_end += top;
       top = f.shared_end;
@@ -282,16 +282,22 @@ class Linker {
       info.param_bytes = static_cast<uint32_t>(top);
       const std::vector<uint32_t> reachable = Reachable(static_cast<uint32_t>(i));
       bool common = false;
-      uint32_t pressure = 0;
+      uint32_t pressure = 0, dynamic_align = 16;
       for (uint32_t f : reachable) {
         common = common || code_->functions[f].uses_module_shared;
         pressure = std::max(pressure, code_->functions[f].register_pressure);
+        dynamic_align = std::max(dynamic_align, code_->functions[f].dynamic_shared_align);
       }
       if (common) {
-        code.shared_begin = common_shared_bytes_;
-        code.shared_end += common_shared_bytes_;
+        const uint32_t align = code.shared_align;
+        code.shared_begin = (common_shared_bytes_ + align - 1) / align * align;
+        code.shared_end += code.shared_begin;
       }
       info.static_shared_bytes = code.shared_end;
+      // The dynamic part lies behind the static one. What aligns it belongs to the static part.
+      if (dynamic_align > 16)
+        info.static_shared_bytes =
+            (code.shared_end + dynamic_align - 1) / dynamic_align * dynamic_align;
       info.local_bytes_per_thread = LocalBytes(reachable);
       info.registers_per_thread =
           std::min<uint32_t>((std::max<uint32_t>(pressure + 6, 8) + 1) / 2 * 2, 255);

@@ -101,6 +101,36 @@ TEST_CASE("A kernel's description says what its directives and declarations say"
   CHECK((*module)->FindKernel("nothing") == -1);
 }
 
+TEST_CASE("Shared variables have the alignment that they declare") {
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.extern .shared .align 1024 .b8 dynamic[];
+.shared .align 4 .b8 common[4];
+.visible .entry k(.param .u64 out)
+{
+  .shared .align 256 .b8 own[8];
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd0, [out];
+  mov.u32 %r0, common;
+  mov.u32 %r1, own;
+  mov.u32 %r2, dynamic;
+  st.global.v2.u32 [%rd0], {%r0, %r1};
+  st.global.u32 [%rd0+8], %r2;
+  ret;
+}
+)");
+  uint32_t* out = memory.New<uint32_t>(3);
+  LaunchConfig config = Config(1, 1, Params().Add(out));
+  config.dynamic_shared_bytes = 16;
+  REQUIRE(program.Run("k", config).fault.kind == FaultKind::kNone);
+  CHECK(out[0] == 0);
+  CHECK(out[1] == 256);
+  CHECK(out[2] == 1024);
+  // What aligns the dynamic part belongs to the static one, as on real GPUs.
+  CHECK(program.module().kernels()[0].static_shared_bytes == 1024);
+}
+
 TEST_CASE("Initialisers fill globals with numbers, strings and addresses") {
   Memory memory;
   Program program(&memory, std::string(kModuleHeader) + R"(
