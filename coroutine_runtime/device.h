@@ -139,6 +139,13 @@ class AddressSpace {
   // costs one atomic load.
   virtual absl::Status fault() const = 0;
 
+  // From now on the device calls `wake`, on any thread, after its queues wrote a fence of this
+  // space's work, and after the space's first fault. It may also call without a reason. It calls no
+  // more once the space is destroyed. Returns false, and never calls, if the hardware writes fences:
+  // then the caller has to look at them. `wake` neither blocks nor calls the device. Call once,
+  // before the first work.
+  virtual bool Announce(std::function<void()> /*wake*/) { return false; }
+
   // Whether work of this space is queued or running. Does not wait for the work.
   virtual bool Busy() const = 0;
   // The host memory, in bytes, that the device holds for work of this space that is not complete. 0

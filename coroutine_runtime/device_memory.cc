@@ -587,7 +587,7 @@ Task<bool> DeviceMemory::MakeRoom(uint64_t bytes, uint64_t attempt,
   *ticket = room_->Ask(bytes + card / kRequestSlack * attempt);
   if (*ticket == nullptr) co_return false;
   const std::atomic<uint64_t>& state = (*ticket)->state();
-  const bool reached = co_await coroutine_.executor().Reached(&state, RoomTicket::kGranted);
+  const bool reached = co_await coroutine_.executor().ReachedByOthers(&state, RoomTicket::kGranted);
   co_return reached&& state.load() == RoomTicket::kGranted;
 }
 

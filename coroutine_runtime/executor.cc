@@ -69,6 +69,7 @@ bool Executor::FenceAwaiter::await_ready() const noexcept {
 void Executor::FenceAwaiter::await_suspend(std::coroutine_handle<> awaiting) {
   awaiting_ = awaiting;
   executor_.waiters_.push_back(this);
+  if (of_others_) ++executor_.waiting_for_others_;
 }
 
 bool Executor::FenceAwaiter::await_resume() const noexcept { return IsReached(); }
@@ -92,6 +93,7 @@ size_t Executor::Poll() {
     for (FenceAwaiter* waiter : waiters_) {
       if (aborted_ || waiter->IsReached()) {
         ready_.push_back(waiter->awaiting_);
+        if (waiter->of_others_) --waiting_for_others_;
       } else {
         waiters_[kept++] = waiter;
       }

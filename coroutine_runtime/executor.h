@@ -3,7 +3,8 @@
 //
 // The owner calls Poll() whenever it has nothing else to do. While waiting() is not 0, a task may
 // become ready without any call, because the GPU writes a fence. So the owner may then sleep only
-// for a short time.
+// for a short time, unless the device announces the fences that it writes (AddressSpace::Announce)
+// and waiting_for_others() is 0.
 #pragma once
 
 #include <atomic>
@@ -42,19 +43,26 @@ class Executor {
 
    private:
     friend class Executor;
-    FenceAwaiter(Executor& executor, const std::atomic<uint64_t>* fence, uint64_t value)
-        : executor_(executor), fence_(fence), value_(value) {}
+    FenceAwaiter(Executor& executor, const std::atomic<uint64_t>* fence, uint64_t value,
+                 bool of_others)
+        : executor_(executor), fence_(fence), value_(value), of_others_(of_others) {}
     bool IsReached() const noexcept { return fence_->load(std::memory_order_acquire) >= value_; }
 
     Executor& executor_;
     const std::atomic<uint64_t>* fence_;
     uint64_t value_;
+    bool of_others_;
     std::coroutine_handle<> awaiting_;
   };
   // co_await executor.Reached(fence, value): true once *fence >= value (with acquire), false when
-  // the waits were aborted first. The fence must outlive the wait. Owner only.
+  // the waits were aborted first. The work of the owner's session writes the fence, which must
+  // outlive the wait. Owner only.
   FenceAwaiter Reached(const std::atomic<uint64_t>* fence, uint64_t value) {
-    return FenceAwaiter(*this, fence, value);
+    return FenceAwaiter(*this, fence, value, /*of_others=*/false);
+  }
+  // The same for a fence that another session or its work may write.
+  FenceAwaiter ReachedByOthers(const std::atomic<uint64_t>* fence, uint64_t value) {
+    return FenceAwaiter(*this, fence, value, /*of_others=*/true);
   }
 
   // Runs the posted functions, and resumes the tasks whose fences are reached in the order in which
@@ -68,6 +76,8 @@ class Executor {
 
   // The number of tasks that wait for fences. Owner only.
   size_t waiting() const { return waiters_.size(); }
+  // Those of them that began with ReachedByOthers(). Owner only.
+  size_t waiting_for_others() const { return waiting_for_others_; }
 
  private:
   struct Root;
@@ -83,6 +93,7 @@ class Executor {
   bool aborted_ = false;
   std::vector<FenceAwaiter*>
       waiters_;  // in order of arrival; the awaiters live in the frames of their tasks
+  size_t waiting_for_others_ = 0;
   std::vector<std::coroutine_handle<>> ready_;
   std::vector<std::coroutine_handle<>> roots_;
 };

@@ -41,7 +41,13 @@ policy::TenantClass ClassOf(const std::string& tenant, const ServerOptions& opti
 SessionDriver::SessionDriver(std::unique_ptr<Session> session)
     : session_(std::move(session)),
       backlog_(session_->devices(), session_->limits().queued_bytes,
-               session_->config().waiting_quota) {}
+               session_->config().waiting_quota) {
+  for (SessionDevice& device : session_->devices()) {
+    const bool announces =
+        device.space->Announce([reader = &session_->reader()] { reader->Wake(); });
+    announced_ = announced_ && announces;
+  }
+}
 
 absl::StatusOr<std::unique_ptr<SessionDriver>> SessionDriver::Open(const SessionConfig& config,
                                                                    const ServerOptions& options) {

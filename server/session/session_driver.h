@@ -59,6 +59,8 @@ class SessionDriver {
   bool Throttle();
   // Checks how much of the submitted work is complete. `pause`: no record has come for some time.
   void WatchWork(bool pause);
+  // Whether the devices wake the worker when work of the session writes a fence or faults.
+  bool announced() const { return announced_; }
   // Whether WatchWork() must still see the end of submitted work.
   bool watching_work() const;
   // Whether an entity on one of the session's devices is throttled and so may wait for this
@@ -106,6 +108,7 @@ class SessionDriver {
   std::unique_ptr<SessionSwap> swap_;
   std::unique_ptr<Session> session_;
   Backlog backlog_;
+  bool announced_ = true;
   bool faulted_ = false;
   bool abandoned_ = false;
   int idle_watch_ = 0;  // 1 while a task watches

@@ -40,8 +40,8 @@ constexpr int kBatch = 64;  // records read before the worker checks its other d
 // sleeping thread can take longer than the requested work. A spin of 20 ms would be too short: when
 // pauses are exponential with a mean of 5 ms, 2 % of them are longer and would determine the p99.
 constexpr milliseconds kAwaitedSpin(100);
-// Sleep times while a coroutine waits for a fence. Nothing wakes the worker when a fence is
-// signaled.
+// Sleep times while a coroutine waits for a fence whose writing does not wake the worker
+// (AddressSpace::Announce).
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
 // After this time without a record, the worker assumes that the client has submitted all its work.
@@ -314,7 +314,11 @@ void SessionWorker::Loop(SessionDriver& driver) {
     std::chrono::nanoseconds timeout = calm_                ? RingReader::kNoLimit
                                        : now < active_until ? std::chrono::nanoseconds(kActiveSleep)
                                                             : kRestlessSleep;
-    if (session.executor().waiting() > (driver.watching_idle() ? 1 : 0) || driver.watching_work()) {
+    const bool looks = driver.announced()
+                           ? session.executor().waiting_for_others() != 0
+                           : session.executor().waiting() > (driver.watching_idle() ? 1 : 0) ||
+                                 driver.watching_work();
+    if (looks) {
       timeout = fence_sleep;
       fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
     }

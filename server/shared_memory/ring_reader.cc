@@ -127,12 +127,16 @@ void RingReader::Release(uint64_t offset, uint32_t bytes) {
 }
 
 void RingReader::AnnounceSleep() {
+  asleep_.store(true, std::memory_order_seq_cst);
   header_->reader_asleep.store(1, std::memory_order_seq_cst);
   // Either the client sees the 1 after its commit, or this thread sees the commit.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void RingReader::CancelSleep() { header_->reader_asleep.store(0, std::memory_order_relaxed); }
+void RingReader::CancelSleep() {
+  asleep_.store(false, std::memory_order_relaxed);
+  header_->reader_asleep.store(0, std::memory_order_relaxed);
+}
 
 bool RingReader::SleepNow(std::chrono::nanoseconds timeout) {
   constexpr std::chrono::seconds kNearlyNoLimit(1);
@@ -146,6 +150,7 @@ bool RingReader::SleepNow(std::chrono::nanoseconds timeout) {
 
 void RingReader::Wake() {
   woken_.store(1, std::memory_order_seq_cst);
+  if (!asleep_.load(std::memory_order_seq_cst)) return;
   FutexWake(&woken_);
   header_->reader_asleep.store(0, std::memory_order_seq_cst);
   FutexWake(&header_->reader_asleep);

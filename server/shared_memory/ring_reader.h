@@ -74,7 +74,8 @@ class RingReader {
       return true;
     }
     AnnounceSleep();
-    if (Ready() || awake()) {
+    // Either Wake() sees that this thread sleeps, or this thread sees its mark.
+    if (Ready() || awake() || woken_.load(std::memory_order_seq_cst) != 0) {
       CancelSleep();
       return true;
     }
@@ -83,7 +84,7 @@ class RingReader {
 
   // Ends the current or the next Sleep() of the reader's thread. Any thread may call it. A client
   // that writes the shared word cannot undo it if the sleep has no limit; otherwise it can delay
-  // the end up to the timeout.
+  // the end up to the timeout. Makes a system call only if the thread sleeps.
   void Wake();
 
  private:
@@ -102,6 +103,7 @@ class RingReader {
   // A word of the daemon's own beside the shared one. Wake() stores 1, which tells the reader that
   // another thread has posted work; the reader stores 0 when it sees the 1.
   std::atomic<uint32_t> woken_{0};
+  std::atomic<bool> asleep_{false};  // the daemon's own copy of header_->reader_asleep
   uint64_t position_ = 0;
   std::unique_ptr<uint64_t[]> copy_;  // kMaxRecordBytes
   std::string violation_;

@@ -59,6 +59,33 @@ TEST_CASE("Tasks go on in the order in which they began to wait, once their fenc
   CHECK(log == "zxyr");  // reached already, so there is no wait
 }
 
+Task<void> WaitForOthers(Executor* executor, const Fence* fence) {
+  co_await executor->ReachedByOthers(fence, 1);
+}
+
+TEST_CASE("Waits for fences that other sessions write are counted") {
+  Executor executor;
+  Fence own{0}, foreign{0};
+  std::string log;
+  executor.Spawn(Wait(&executor, &own, 1, 'x', &log));
+  CHECK(executor.waiting_for_others() == 0);
+  executor.Spawn(WaitForOthers(&executor, &foreign));
+  executor.Spawn(WaitForOthers(&executor, &foreign));
+  CHECK(executor.waiting() == 3);
+  CHECK(executor.waiting_for_others() == 2);
+  own = 1;
+  executor.Poll();
+  CHECK(executor.waiting_for_others() == 2);
+  foreign = 1;
+  executor.Poll();
+  CHECK(executor.waiting_for_others() == 0);
+  foreign = 0;
+  executor.Spawn(WaitForOthers(&executor, &foreign));
+  executor.AbortWaits();
+  executor.Poll();
+  CHECK(executor.waiting_for_others() == 0);
+}
+
 TEST_CASE("Aborted waits return false, and so do later ones") {
   Executor executor;
   Fence fence{0};

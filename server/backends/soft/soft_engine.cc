@@ -128,7 +128,10 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
           // Publishes all earlier work of this queue to the client or thread that polls the fence.
           // After a fault the fence stays unwritten, so that lost work does not count as done: the
           // daemon reports the fault first and then releases the waiters.
-          if (!head.space->faulted()) head.fence->store(head.value, std::memory_order_release);
+          if (!head.space->faulted()) {
+            head.fence->store(head.value, std::memory_order_release);
+            head.space->Announce();
+          }
           Retire(*queue);
           break;
         case Operation::Kind::kWaitFence:

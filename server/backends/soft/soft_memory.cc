@@ -396,10 +396,13 @@ bool SpaceState::Free(uint64_t address) {
 }
 
 bool SpaceState::SetFault(int result, const std::string& message) {
-  const MutexLock lock(&fault_mutex_);
-  if (fault_.load(std::memory_order_relaxed) != 0) return false;
-  fault_message_ = message;
-  fault_.store(result, std::memory_order_release);
+  {
+    const MutexLock lock(&fault_mutex_);
+    if (fault_.load(std::memory_order_relaxed) != 0) return false;
+    fault_message_ = message;
+    fault_.store(result, std::memory_order_release);
+  }
+  Announce();
   return true;
 }
 

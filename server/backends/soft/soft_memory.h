@@ -160,7 +160,13 @@ class SpaceState final : public ptx::DeviceHeap {
   uint64_t Allocate(uint64_t bytes) override;
   bool Free(uint64_t address) override;
 
-  // Keeps the first fault and ignores later ones. Returns true for the first.
+  // AddressSpace::Announce. The engine announces a written fence before the work ends (EndWork).
+  void set_announce(std::function<void()> wake) { announce_ = std::move(wake); }
+  void Announce() const {
+    if (announce_) announce_();
+  }
+
+  // Keeps the first fault, announces it, and ignores later ones. Returns true for the first.
   bool SetFault(int result, const std::string& message);
   absl::Status fault() const;
   void Abandon() { abandoned_.store(true, std::memory_order_release); }
@@ -198,6 +204,7 @@ class SpaceState final : public ptx::DeviceHeap {
   void Clear(uint64_t address, uint64_t bytes);
   bool CreateHeapLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(heap_mutex_);
 
+  std::function<void()> announce_;  // constant while there is work
   const uint64_t base_;
   const uint64_t reserved_;  // bytes of the reservation
   const uint64_t size_;      // bytes of its lower part
@@ -292,6 +299,10 @@ class SoftAddressSpace final : public AddressSpace {
     return state_->ranges().Covers(address, bytes, write);
   }
   absl::Status fault() const override { return state_->fault(); }
+  bool Announce(std::function<void()> wake) override {
+    state_->set_announce(std::move(wake));
+    return true;
+  }
   bool Busy() const override { return state_->working(); }
   uint64_t HeldBytes() const override { return state_->held_bytes(); }
   void Abandon() override;

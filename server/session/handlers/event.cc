@@ -62,7 +62,8 @@ Task<void> ReplyWhenReached(Session& session, std::shared_ptr<SharedEvent> event
     reply.Send(complete.status());
     co_return;
   }
-  if (!*complete) (void)co_await session.executor().Reached(&event->reached(), event->recorded());
+  if (!*complete)
+    (void)co_await session.executor().ReachedByOthers(&event->reached(), event->recorded());
   reply.Send(absl::OkStatus());
 }
 

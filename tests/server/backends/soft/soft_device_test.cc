@@ -243,6 +243,43 @@ TEST_CASE("an access outside the session's memory is a fault of this session alo
   CHECK(device->health().ok());
 }
 
+// A thread that sleeps until it is woken.
+class Sleeper {
+ public:
+  void Wake() {
+    wakes_.fetch_add(1);
+    wakes_.notify_all();
+  }
+  // Returns once `done()` is true. Looks only after a wake.
+  template <typename Done>
+  void SleepUntil(Done done) {
+    for (;;) {
+      const uint32_t seen = wakes_.load();
+      if (done()) return;
+      wakes_.wait(seen);
+    }
+  }
+
+ private:
+  std::atomic<uint32_t> wakes_{0};
+};
+
+TEST_CASE("a session learns of its fences and its fault without looking for them") {
+  TestDevice device;
+  Sleeper sleeper;
+  TestSession session(device, 0);
+  REQUIRE(session.space().Announce([&] { sleeper.Wake(); }));
+  int* const flag = session.Allocate<int>(1);
+  std::atomic<uint64_t> fence{0};
+  for (uint64_t round = 1; round <= 100; ++round) {
+    Require(session.Launch("Store", {1}, {1}, Parameters(flag, 1)));
+    Require(session.queue().WriteFence(session.space(), &fence, round));
+    sleeper.SleepUntil([&] { return fence.load() == round; });
+  }
+  Require(session.Launch("Trap", {1}, {1}));
+  sleeper.SleepUntil([&] { return !session.space().fault().ok(); });
+}
+
 TEST_CASE("launches of impossible shapes return CUDA's errors") {
   TestDevice device;
   TestSession session(device, 0);
