@@ -82,6 +82,7 @@ struct DeviceProperties {
   // Whether its times count only work, and not the idle time in between. Then times of different
   // queues cannot be compared, also not with the host's clock.
   bool virtual_time = false;
+  bool ptx_only = false;  // it runs PTX, but no machine code
   Preemption preemption;
   std::map<int, int> attributes;            // CUdevice_attribute -> value
   std::vector<uint64_t> limits;             // indexed by CUlimit

@@ -22,6 +22,7 @@
 #include "client_shim/base/version.h"
 #include "client_shim/code/compile_cache.h"
 #include "client_shim/code/libraries.h"
+#include "client_shim/code/nvrtc_code.h"
 #include "client_shim/entry/handshake.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/work/streams.h"
@@ -377,8 +378,9 @@ CUresult CacheOpen(CompileCache::Entry** handle, uint32_t kind, const void* inpu
     if (text != nullptr) key += text;
     key.push_back('\0');
   }
+  const size_t input_begin = key.size();
   key.append(static_cast<const char*>(input), input_bytes);
-  *handle = Cache().Open(std::move(key));
+  *handle = Cache().Open(std::move(key), input_begin);
   return CUDA_SUCCESS;
 }
 
@@ -392,12 +394,14 @@ CUresult CacheFind(CompileCache::Entry* handle, uint64_t, void** data, uint32_t*
   size_t found;
   if (!Cache().Find(*handle, data, &found)) return CUDA_ERROR_NOT_FOUND;
   *bytes = static_cast<uint32_t>(found);
+  nvrtc_code().Note(handle->input(), {static_cast<const char*>(*data), found});
   return CUDA_SUCCESS;
 }
 
 CUresult CacheStore(CompileCache::Entry* handle, uint64_t, const void* data, uint32_t bytes) {
   if (handle == nullptr || (data == nullptr && bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
   Cache().Store(*handle, data, bytes);
+  nvrtc_code().Note(handle->input(), {static_cast<const char*>(data), bytes});
   return CUDA_SUCCESS;
 }
 

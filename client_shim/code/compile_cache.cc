@@ -18,7 +18,9 @@ bool Copy(const std::string& contents, void** data, size_t* bytes) {
 
 }  // namespace
 
-CompileCache::Entry* CompileCache::Open(std::string key) { return new Entry{std::move(key)}; }
+CompileCache::Entry* CompileCache::Open(std::string key, size_t input_begin) {
+  return new Entry{std::move(key), input_begin};
+}
 
 void CompileCache::Close(Entry* entry) { delete entry; }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "client_shim/code/disk_cache.h"
 
@@ -21,9 +22,12 @@ class CompileCache {
   // A place in the cache. NVRTC holds a handle to it.
   struct Entry {
     std::string key;
+    size_t input_begin = 0;  // where the compiled input begins in the key, of which it is the rest
+
+    std::string_view input() const { return std::string_view(key).substr(input_begin); }
   };
   // Returns an entry that is never null. Close ends it.
-  Entry* Open(std::string key);
+  Entry* Open(std::string key, size_t input_begin = 0);
   void Close(Entry* entry);
 
   // Gives the caller a copy, which the caller frees with free(). Returns false if there is nothing.

@@ -14,10 +14,12 @@
 
 #include "client_shim/base/log.h"
 #include "client_shim/code/code_choice.h"
+#include "client_shim/code/nvrtc_code.h"
 #include "client_shim/memory/host_memory.h"
 #include "client_shim/memory/pointer_map.h"
 #include "client_shim/objects/current_context.h"
 #include "proto/content_hash.h"
+#include "proto/images/image_kind.h"
 #include "proto/wire/launch.h"
 #include "proto/wire/library.h"
 
@@ -354,6 +356,38 @@ bool AdoptSpare(Library& library, const ImagePieces& image, JitOptions& options)
   return true;
 }
 
+// For a device that runs only PTX. Replaces machine code that NVRTC made for this device by its PTX.
+void UsePtxOfNvrtc(const DeviceInfo& device, ImagePieces* image, std::deque<std::string>* storage) {
+  if (image->size() != 1) return;
+  const std::optional<images::CubinInfo> cubin = images::ReadCubinHeader(image->front());
+  if (!cubin.has_value() ||
+      cubin->sm / 10 != device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) ||
+      cubin->sm % 10 > device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)) {
+    return;
+  }
+  std::string ptx = nvrtc_code().PtxOf(image->front());
+  if (ptx.empty()) return;
+  storage->push_back(std::move(ptx));
+  image->front() = std::as_bytes(std::span(storage->back()));
+}
+
+// Says what to do about code that a device cannot run because it has no PTX. Once, because a library
+// may try one piece of code after the other.
+void ExplainMissingPtx(const DeviceInfo& device) {
+  static std::atomic_flag said = ATOMIC_FLAG_INIT;
+  if (said.test_and_set(std::memory_order_relaxed)) return;
+  const int sm = 10 * device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                 device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  Log(LogLevel::kError,
+      "the software GPU runs PTX for sm_%d or older, and the program loads code that has none: "
+      "build "
+      "it with PTX (nvcc -gencode arch=compute_%d,code=compute_%d; NVRTC "
+      "--gpu-architecture=compute_%d). Libraries of machine code alone, such as cuBLAS, need a "
+      "real "
+      "GPU",
+      sm, sm, sm, sm);
+}
+
 // Needs library.mutex. None: a later load could tell the library from a new one.
 std::optional<SpareLibrary> MakeSpare(const Library& library) {
   const uint16_t device = library.home_device;
@@ -446,6 +480,8 @@ CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device
   std::deque<std::string> chosen;
   const CUresult choice = ChooseCode(CodeChoiceOfProcess(), &image, &chosen);
   if (choice != CUDA_SUCCESS) return choice;
+  const DeviceInfo& properties = session().devices()[device];
+  if (properties.ptx_only) UsePtxOfNvrtc(properties, &image, &chosen);
   if (!chosen.empty()) preserved = false;
   uint32_t index;
   Library* made = code_tables().libraries.Reserve(&index);
@@ -462,6 +498,8 @@ CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device
     made->altered.store(false, std::memory_order_relaxed);
     if (!AdoptSpare(*made, image, options)) {
       if (const CUresult result = Send(*made, image, device, &options); result != CUDA_SUCCESS) {
+        if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && properties.ptx_only)
+          ExplainMissingPtx(properties);
         Forget(*made);
         code_tables().libraries.Recycle(index);
         return result;

@@ -261,6 +261,7 @@ void Session::AdoptDevices(const proto::Grant& grant) {
     to.greatest_priority = from.greatest_stream_priority();
     to.tpc_gpc = from.tpc_gpc();
     to.tpc_index = from.tpc_index();
+    to.ptx_only = from.ptx_only();
     to.peers.resize(std::min<size_t>(grant.devices_size(), kMaxDevices));
     for (size_t i = 0; i < to.peers.size() && i < static_cast<size_t>(from.peers_size()); ++i) {
       for (const auto& [attribute, value] : from.peers(static_cast<int>(i)).attributes()) {

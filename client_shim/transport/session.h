@@ -44,6 +44,7 @@ struct DeviceInfo {
   int least_priority = 0;
   int greatest_priority = 0;
   std::string tpc_gpc, tpc_index;
+  bool ptx_only = false;  // runs PTX, but no machine code
   // Indexed by the other device's index, then by CUdevice_P2PAttribute.
   std::vector<std::array<int32_t, kPeerAttributes>> peers;
 

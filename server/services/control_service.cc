@@ -65,6 +65,7 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
     device->set_tpc_gpc(properties.tpc_gpc.data(), properties.tpc_gpc.size());
     device->set_tpc_index(properties.tpc_index.data(), properties.tpc_index.size());
     device->set_memory_granularity(properties.memory_granularity);
+    device->set_ptx_only(properties.ptx_only);
     for (const SessionConfig::OnDevice& other : config.devices) {
       proto::Peer* const peer = device->add_peers();
       if (other.device == on.device) continue;

@@ -121,6 +121,7 @@ PROGRAMS = [
     _program("modules_reloaded", tags = ["driver_api"]),
     _program("monte_carlo"),
     _program("nvjitlink_link", srcs = ["gpu_only/nvjitlink_link.cu"], flags = ["-lnvJitLink", "-lnvrtc"], tags = ["driver_api", "gpu_only"]),
+    _program("nvrtc_machine_code", flags = ["-lnvrtc"], tags = ["driver_api"]),
     _program("occupancy"),
     _program("peer_access", tags = ["two_devices"]),
     _program("pinned_memory"),

@@ -226,6 +226,7 @@ absl::StatusOr<DeviceProperties> MakeProperties(const SoftDeviceOptions& options
 
   DeviceProperties properties;
   properties.virtual_time = true;
+  properties.ptx_only = true;
   properties.name = options.name;
   // The UUID is constant, so that a program that stores it finds the device again.
   properties.uuid = {
