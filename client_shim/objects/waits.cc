@@ -1,5 +1,9 @@
 #include "client_shim/objects/waits.h"
 
+#include <time.h>
+
+#include <algorithm>
+
 #include "client_shim/base/futex.h"
 #include "client_shim/base/gate.h"
 #include "client_shim/base/thread_exit.h"
@@ -26,6 +30,22 @@ bool SpinForFence(FenceIndex index, uint64_t value, bool blocking) {
   FenceAllocator& fences = session().fences();
   return SpinUntil([&] { return fences.Reached(index, value); },
                    blocking ? session().spin_us() : session().wait_spin_us());
+}
+
+Naps::Naps(uint16_t device)
+    : software_(session().devices()[device].ptx_only), begin_us_(NowMicroseconds()) {}
+
+uint32_t Naps::Next(bool software, uint32_t last_us, uint64_t waited_us) {
+  const uint32_t usual_us = std::min<uint32_t>(last_us + 5, 50);
+  return software ? static_cast<uint32_t>(std::clamp<uint64_t>(waited_us / 8, usual_us, 5'000))
+                  : usual_us;
+}
+
+void Naps::Nap() {
+  const uint64_t waited_us = software_ ? NowMicroseconds() - begin_us_ : 0;
+  last_us_ = Next(software_, last_us_, waited_us);
+  const timespec nap{0, last_us_ * 1000L};
+  nanosleep(&nap, nullptr);
 }
 
 bool ThreadFence(wire::Signal* signal) {

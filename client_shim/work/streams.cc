@@ -575,12 +575,8 @@ CUresult SynchronizeEvent(Event& event) {
     const uint64_t spin_end =
         NowMicroseconds() + (blocking ? session().spin_us() : session().wait_spin_us());
     CUresult result = QueryUnsignalled(event, point);
-    for (uint32_t nap_us = 5; result == CUDA_ERROR_NOT_READY;) {
-      if (NowMicroseconds() >= spin_end) {
-        const timespec nap{0, nap_us * 1000L};
-        nanosleep(&nap, nullptr);
-        nap_us = std::min<uint32_t>(nap_us + 5, 50);
-      }
+    for (Naps naps(event.device); result == CUDA_ERROR_NOT_READY;) {
+      if (NowMicroseconds() >= spin_end) naps.Nap();
       // The event was recorded again. This call waits for the recording at its beginning, or for a
       // later one.
       result = event.point.load(std::memory_order_acquire) == point ? QueryUnsignalled(event, point)
@@ -592,13 +588,10 @@ CUresult SynchronizeEvent(Event& event) {
     const FenceIndex fence = Event::FenceOf(point);
     const uint64_t value = Event::ValueOf(point);
     if (!SpinForFence(fence, value, (event.flags & CU_EVENT_BLOCKING_SYNC) != 0)) {
-      // The GPU wakes no thread, so this thread sleeps in steps that grow to 50 us.
-      uint32_t nap_us = 5;
+      Naps naps(event.device);
       while (!session().fences().Reached(fence, value)) {
         if (session().closed()) return session().Lost();
-        const timespec nap{0, nap_us * 1000L};
-        nanosleep(&nap, nullptr);
-        if (nap_us < 50) nap_us += 5;
+        naps.Nap();
       }
     }
     MarkEventComplete(event, point);
