@@ -111,7 +111,7 @@ TenantEndpoints::TenantEndpoints(std::string directory, EndpointHost& host)
 TenantEndpoints::~TenantEndpoints() {
   StopAccepting();
   const MutexLock lock(&mutex_);
-  Save();  // with the use of sessions that have ended since
+  SaveUse();  // with that of sessions that have ended since
 }
 
 void TenantEndpoints::StopAccepting() {
@@ -122,7 +122,11 @@ void TenantEndpoints::StopAccepting() {
     if (open.listen_fd >= 0) host_.Stop(open.listen_fd);
     open.listen_fd = -1;
   }
-  Save();
+  SaveUse();
+}
+
+void TenantEndpoints::SaveUse() {
+  if (!endpoints_.empty()) Save();
 }
 
 absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& wanted) {

@@ -70,6 +70,8 @@ class TenantEndpoints {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Restore();
   void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Saves the list once more for what the endpoints' sessions have used; not without endpoints.
+  void SaveUse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string ListFile() const { return directory_ + "/list"; }
 
   const std::string directory_;
