@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Checks that what runs in users' images needs only glibc, and no version after 2.17.
+"""Checks that what runs in users' images or in Slurm needs only glibc, and no version after 2.17.
 
   glibc_versions_test.py FILE...
 """

@@ -31,7 +31,7 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 mkdir -p "$work"/{built/bin,built/lib/detshare,built/examples,one,two}
 for file in "$@"; do
   case $(basename "$file") in
-    *.so.1) to=lib/detshare/$(basename "$file") ;;
+    *.so.1 | slurm_detshare.so) to=lib/detshare/$(basename "$file") ;;
     vector_add* | check.h) to=examples/$(basename "$file") ;;
     detshare.toml | detshare.toml.5) to=$(basename "$file") ;;
     *) to=bin/$(basename "$file") ;;
@@ -108,7 +108,7 @@ inside "mount -t tmpfs -o mode=755 tmpfs /run
 inside "dpkg -r detshare" >/dev/null 2>&1 || fail "detshare cannot be removed"
 [ ! -e "$root/usr/sbin/detshared" ] || fail "the daemon is still there"
 [ -e "$root/etc/detshare/detshare.toml" ] || fail "removing took the configuration along"
-inside "dpkg -i packages/detshare_0.2.1_*.deb && dpkg -P detshare detshare-kubernetes && dpkg -P detshare-client" >"$work/log" 2>&1 ||
+inside "dpkg -i packages/detshare_0.2.1_*.deb && dpkg -P detshare detshare-kubernetes detshare-slurm && dpkg -P detshare-client" >"$work/log" 2>&1 ||
   { cat "$work/log"; fail "they cannot be purged"; }
 left=$(find "$root" -xdev \( -path "$root/packages" -o -path "$root/proc" -o -path "$root/var/lib/dpkg" -o -path "$root/tmp" -o -path "$root/run" \) -prune -o -name '*detshare*' -print)
 [ -z "$left" ] || fail "left behind: $left"

@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/{built/bin,built/lib/detshare,built/examples,packages,root}
 for file in "$@"; do
   case $(basename "$file") in
-    *.so.1) to=lib/detshare/ ;;
+    *.so.1 | slurm_detshare.so) to=lib/detshare/ ;;
     vector_add* | check.h) to=examples/ ;;
     detshare.toml | detshare.toml.5) to= ;;
     *) to=bin/ ;;
