@@ -1,4 +1,6 @@
 // detshared: reads the flags and serves.
+#include <sys/prctl.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +18,8 @@ int main(int argc, char** argv) {
   detshare::LogToJournal();
   detshare::Flags flags;
   if (const std::optional<int> code = detshare::ParseFlags(argc, argv, &flags)) return *code;
+  // For lists of processes: the name of a process that was started by /proc/self/exe would be `exe`.
+  prctl(PR_SET_NAME, flags.engine_fd >= 0 ? "detshare-engine" : "detshared");
   absl::StatusOr<detshare::Startup> startup =
       detshare::Prepare(std::vector<std::string>(argv, argv + argc), flags);
   if (!startup.ok()) {

@@ -15,6 +15,7 @@
 #include "server/engines/turn_pages.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/supervised_daemon.h"
+#include "tests/test_file.h"
 
 namespace detshare {
 namespace {
@@ -38,6 +39,7 @@ TEST_CASE("Programs of different users have separate engines and do not see each
   CHECK(a->directory.find("/engines/user:54321/sessions/") != std::string::npos);
   const proto::Status of_a = StatusOf(*a), of_b = StatusOf(*b), of_c = StatusOf(*c);
   CHECK(of_a.pid() == of_b.pid());
+  CHECK(ReadTestFile(absl::StrCat("/proc/", of_a.pid(), "/comm")) == "detshare-engine\n");
   CHECK(of_a.pid() != of_c.pid());
   CHECK(of_a.sessions_size() == 2);
   CHECK(of_c.sessions_size() == 1);
