@@ -18,8 +18,10 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
   // Before the reply, so that the client waits for news that are on their way.
   if (!status.ok() && IsLimit(status)) session.NoteLimit(status);
   int result = CudaResultOf(status);
-  // After a loss of work, every operation returns an error, even if its own result is success.
-  if (result == kCudaSuccess && session.sticky_error() != 0) result = session.sticky_error();
+  // After a loss of work, every operation returns the session's error, even if its own result is
+  // success. An operation whose own work was lost does not know the reason.
+  if ((result == kCudaSuccess || result == kCudaErrorUnknown) && session.sticky_error() != 0)
+    result = session.sticky_error();
   if (call_ != nullptr) {
     const std::unique_ptr<CallDone> call = std::move(call_);
     (*call)(result, std::string(reinterpret_cast<const char*>(data.data()), data.size()));

@@ -87,7 +87,7 @@ def main():
         check(neighbour.returncode == 1, f"the neighbour of a program with {kind} ends with {neighbour.returncode}: {err}")
         # It learns of a lost device from its next call or from the daemon's message.
         reasons = [f"the engine of isolation group {tenant} has ended"] if kind == "kill" else [ERRORS[kind], "the device is lost"]
-        check(any(reason in err for reason in reasons), f"the neighbour says why: {err}")
+        check(any(reason in err for reason in reasons), f"the neighbour of a program with {kind} says why: {err}")
         for other, program in innocent.items():
             check(program.poll() is None, f"{other} still runs after {kind}")
     check({tenant: pid for tenant, pid in host.engines().items() if tenant in INNOCENT} == engines, "the innocent keep their engines")
