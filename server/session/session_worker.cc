@@ -60,6 +60,8 @@ constexpr milliseconds kFullSleep(1);
 constexpr milliseconds kActiveSleep(5);
 constexpr seconds kActiveTime(2);
 constexpr seconds kRestlessSleep(1);
+// The longest time from the removal of a session's file to the order to end.
+constexpr seconds kStopTimeout(1);
 
 // Whether the operation is never throttled, because it gives the hardware no work of the program:
 // control calls, and the calls by which a client learns how far its work is. A throttled session's
@@ -260,6 +262,8 @@ void SessionWorker::Loop(SessionDriver& driver) {
     }
     if (!session.region().complete()) [[unlikely]] {
       if (absl::Status space = session.region().AllocateSlice(); !space.ok()) {
+        // Closing an endpoint removes the session's file, and ends the session soon after.
+        if (absl::IsNotFound(space) && AwaitStop()) return;
         End(kCudaErrorOutOfMemory, std::string(space.message()));
         return;
       }
@@ -330,6 +334,15 @@ void SessionWorker::Loop(SessionDriver& driver) {
     });
     if (!alive) session.Violate("the memory shared with the client is gone");
   }
+}
+
+bool SessionWorker::AwaitStop() const {
+  const SteadyClock::time_point until = SteadyClock::now() + kStopTimeout;
+  while (!stop_.load(std::memory_order_acquire)) {
+    if (SteadyClock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 void SessionWorker::SetCalm(bool calm) {

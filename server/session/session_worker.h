@@ -123,6 +123,8 @@ class SessionWorker {
   };
   // Handles whatever is ready, once, and returns what it did.
   Done Round(SessionDriver& driver);
+  // Waits for End(), which another thread is expected to call. Returns false if it does not, for long.
+  bool AwaitStop() const;
   void SetCalm(bool calm);
   // Gives free memory of this process back to the system, if the session had much of it.
   void ReturnMemory(SessionDriver& driver);

@@ -173,6 +173,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Adopt(int fd, uint64_t o
 
 absl::Status MappedFile::Allocate(uint64_t offset, uint64_t bytes) {
   const int fd = OpenIn(path_, O_RDWR);
+  if (fd < 0 && errno == ENOENT) return absl::NotFoundError(absl::StrCat(path_, " was removed"));
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_));
   const int error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   close(fd);

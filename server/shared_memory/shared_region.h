@@ -47,7 +47,8 @@ class MappedFile {
 
   uint8_t* data() const;
   uint64_t size() const;
-  // Allocates the space of [offset, offset + bytes). Returns ResourceExhausted if there is none.
+  // Allocates the space of [offset, offset + bytes). Returns ResourceExhausted if there is none, and
+  // NotFound if the file was removed.
   absl::Status Allocate(uint64_t offset, uint64_t bytes);
   // Removes the file's name. The mapping stays.
   void Remove();
@@ -94,7 +95,7 @@ class SharedRegion {
   }
   uint64_t first_staging() const { return first_staging_; }
   // Allocates the space of the next slice of the file. Takes a fraction of a millisecond. Called
-  // until complete().
+  // until complete(). Errors as MappedFile::Allocate().
   absl::Status AllocateSlice();
   bool complete() const { return allocated_ == file_->size(); }
 
