@@ -160,7 +160,7 @@ constexpr ConfigSetting kSettings[] = {
      .choices = "auto|off",
      .help = "Whether urgent work stops the running work of other programs: auto uses the GPU's "
              "time-slice groups if the GPU honours them, off never does. With several engines "
-             "(isolation) it is always off, because their groups would stop each other"},
+             "(isolation) it is off for now (docs/preemption.md)"},
     {.section = "daemon",
      .key = "max_sessions",
      .flag = "max-sessions",
