@@ -20,8 +20,8 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
   int result = CudaResultOf(status);
   // After a loss of work, every operation returns the session's error, even if its own result is
   // success. An operation whose own work was lost does not know the reason.
-  if ((result == kCudaSuccess || result == kCudaErrorUnknown) && session.sticky_error() != 0)
-    result = session.sticky_error();
+  const int lost = session.error_of_replies();
+  if ((result == kCudaSuccess || result == kCudaErrorUnknown) && lost != 0) result = lost;
   if (call_ != nullptr) {
     const std::unique_ptr<CallDone> call = std::move(call_);
     (*call)(result, std::string(reinterpret_cast<const char*>(data.data()), data.size()));

@@ -4,6 +4,7 @@
 // Threading: only the worker's thread creates, uses and destroys a session (session_worker.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -99,6 +100,14 @@ class Session {
   // first error stays; later calls have no effect.
   void SetStickyError(int result, const std::string& why);
   int sticky_error() const { return sticky_error_; }
+  // Any thread. Tells the client that its session ends and that later calls return `result`. The
+  // caller then lets the devices drop queued work.
+  void Interrupt(int result);
+  // What every reply returns, because work may have been dropped: the sticky error, or the error of
+  // Interrupt(). 0: no work was.
+  int error_of_replies() const {
+    return sticky_error_ != 0 ? sticky_error_ : interrupted_.load(std::memory_order_acquire);
+  }
   // How the client broke the protocol, which ends the session. Empty when it did not.
   const std::string& violation() const { return violation_; }
   void Violate(std::string what);
@@ -139,6 +148,9 @@ class Session {
   LongReplies long_replies_;
   std::function<void(const std::string& why)> limited_;  // null once it was called
   int sticky_error_ = 0;
+  // The error of Interrupt(). Release: stored before work is dropped, so that the thread that sees
+  // the end of dropped work also sees this.
+  std::atomic<int> interrupted_{0};
   std::string violation_;
 };
 

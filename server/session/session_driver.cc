@@ -259,13 +259,7 @@ void SessionDriver::CheckFault() {
 }
 
 void SessionDriver::Interrupt(int result) {
-  SessionHeader* const header = session_->region().header();
-  uint32_t none = 0;
-  // Release: publishes the error to the client before any fence of dropped work, so that the client
-  // does not take dropped work for complete.
-  header->sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(result),
-                                               std::memory_order_release);
-  header->closed.store(1, std::memory_order_release);
+  session_->Interrupt(result);
   for (SessionDevice& device : session_->devices()) device.space->Abandon();
 }
 

@@ -261,6 +261,30 @@ TEST_CASE("A sleeping session sees its fault, and no other session does") {
   CHECK(f.manager->DeviceHealth().ok());
 }
 
+TEST_CASE("No operation behind the order to end succeeds, because its work may be dropped") {
+  SessionFixture f;
+  std::atomic<bool> go{false};
+  std::unique_ptr<OpenedSession> session;
+  f.device.recipes.push_back({"end", 0, [&](InstantSpace&, const LaunchShape&, const std::byte*) {
+                                while (!go.load()) std::this_thread::yield();
+                                session->worker->End(77, "the test ends it");
+                              }});
+  session = f.Open();
+  const KernelId kernel = SessionFixture::LoadKernel(*session, "end");
+  session->ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
+  session->ring->Send(Op::cuLaunchKernelEx, Launch(kernel));
+  // Both records are there before the first one ends the session.
+  const wire::cuMemAlloc_v2 allocation{64};
+  ReplySlot& slot = session->ring->slot(0);
+  slot.state.store(kReplyPending, std::memory_order_relaxed);
+  session->ring->Submit(static_cast<uint16_t>(Op::cuMemAlloc_v2), &allocation, sizeof(allocation),
+                        {}, 0);
+  go.store(true);
+  REQUIRE(Eventually([&] { return slot.state.load(std::memory_order_acquire) == kReplyDone; }));
+  CHECK(slot.result == 77);
+  CHECK(session->ended->get_future().get() == 77);
+}
+
 TEST_CASE("Sessions that begin and end at random leave nothing behind") {
   SessionFixture f;
   std::atomic<int> as_said{0};
