@@ -2,8 +2,8 @@
 //
 // `steady` computes until SIGTERM, compares every word with what the CPU computes, and prints how
 // often it did that. It prints a line when it has begun, and rests for PAUSE microseconds after each
-// round. `endless` starts a kernel that does not end, prints a line, and waits. The others have the
-// fault of that name, print the error, and wait.
+// round. `endless` starts a kernel that does not end, prints a line once the kernel runs, and waits.
+// The others have the fault of that name, print the error, and wait.
 #include <unistd.h>
 
 #undef NDEBUG
@@ -31,10 +31,29 @@ __global__ void Advance(uint32_t* words) {
 
 __global__ void WriteTo(int* where) { *where = 1; }
 __global__ void Assert(const int* zero) { assert(*zero != 0); }
-__global__ void Endless(const volatile int* zero) {
-  while (*zero == 0) __nanosleep(1000);
+__global__ void Endless(volatile int* runs) {
+  *runs = 1;
+  while (*runs != 0) __nanosleep(1000);
 }
 __global__ void Trap() { asm volatile("trap;"); }
+
+// Returns once the kernel runs. A program that is killed earlier may leave no kernel, because the
+// launch may still be on its way.
+static int StartEndless() {
+  volatile int* runs = nullptr;
+  if (cudaHostAlloc(const_cast<int**>(&runs), sizeof(int), cudaHostAllocMapped) != cudaSuccess)
+    return 1;
+  *runs = 0;
+  Endless<<<1, 1>>>(runs);
+  while (*runs == 0) {
+    if (cudaStreamQuery(nullptr) != cudaErrorNotReady) return 1;
+    usleep(1000);
+  }
+  std::puts("endless");
+  std::fflush(stdout);
+  pause();
+  return 0;
+}
 
 static int Steady(useconds_t pause) {
   std::signal(SIGTERM, [](int) { g_end = 1; });
@@ -72,18 +91,14 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   if (std::strcmp(argv[1], "steady") == 0)
     return Steady(argc > 2 ? static_cast<useconds_t>(std::atoi(argv[2])) : 0);
+  if (std::strcmp(argv[1], "endless") == 0) return StartEndless();
   int* zero = nullptr;
   if (cudaMalloc(&zero, sizeof(int)) != cudaSuccess) return 1;
   if (cudaMemset(zero, 0, sizeof(int)) != cudaSuccess) return 1;
   if (std::strcmp(argv[1], "address") == 0) WriteTo<<<1, 1>>>(reinterpret_cast<int*>(0x10));
   if (std::strcmp(argv[1], "assert") == 0) Assert<<<1, 1>>>(zero);
   if (std::strcmp(argv[1], "trap") == 0) Trap<<<1, 1>>>();
-  if (std::strcmp(argv[1], "endless") == 0) {
-    Endless<<<1, 1>>>(zero);
-    std::puts("endless");
-  } else {
-    std::puts(cudaGetErrorName(cudaDeviceSynchronize()));
-  }
+  std::puts(cudaGetErrorName(cudaDeviceSynchronize()));
   std::fflush(stdout);
   pause();
   return 0;
