@@ -49,10 +49,6 @@ void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Sched
   schedule->mutable_bursts()->Add(state.bursts.begin(), state.bursts.begin() + used);
 }
 
-// A client that fetches nothing for this long counts as gone. A call of detsharectl may take as
-// long.
-constexpr std::chrono::seconds kTraceTimeout(10);
-
 void Describe(const FetchedTrace& fetched, proto::SessionTrace* trace) {
   constexpr proto::TracedEvent::Kind kKinds[] = {
       proto::TracedEvent::OPERATION, proto::TracedEvent::MIGRATION, proto::TracedEvent::THROTTLED,
@@ -94,7 +90,7 @@ AdminService::AdminService(SessionManager& manager, SettingsStore& settings,
       socket_(std::move(socket)),
       group_(std::move(group)),
       begin_(std::chrono::steady_clock::now()),
-      trace_([this] { StopTraces(); }, kTraceTimeout) {}
+      trace_([this] { StopTraces(); }, TraceLease::kTimeout) {}
 
 void AdminService::DescribeSelf(proto::Status* status) {
   status->set_version(kVersion);

@@ -48,20 +48,22 @@ void EngineCalls::Run() {
 }
 
 template <typename Reply, typename Call>
-std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> EngineCalls::AskEach(const Call& call) {
+std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> EngineCalls::Ask(
+    std::vector<EngineInfo> engines, const Call& call) {
   std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> replies;
   std::vector<size_t> asked;
   std::vector<Question<Reply>> questions;
-  for (EngineInfo& engine : engines_.All()) {
+  for (EngineInfo& engine : engines) {
     const auto channel = ConnectLocally(EngineSocket(engine.directory));
+    if (channel.ok()) {
+      asked.push_back(replies.size());
+      const std::shared_ptr<proto::Admin::Stub> stub = proto::Admin::NewStub(*channel);
+      questions.push_back([call, engine, stub](auto* context, auto* reply, auto done) {
+        call(engine, *stub, context, reply, std::move(done));
+      });
+    }
     replies.emplace_back(std::move(engine),
                          channel.ok() ? absl::UnavailableError("not asked yet") : channel.status());
-    if (!channel.ok()) continue;
-    asked.push_back(replies.size() - 1);
-    const std::shared_ptr<proto::Admin::Stub> stub = proto::Admin::NewStub(*channel);
-    questions.push_back([call, stub](auto* context, auto* reply, auto done) {
-      call(*stub, context, reply, std::move(done));
-    });
   }
   std::vector<absl::StatusOr<Reply>> received = AskAll(std::move(questions), timeout_);
   for (size_t i = 0; i < asked.size(); ++i) replies[asked[i]].second = std::move(received[i]);
@@ -70,12 +72,15 @@ std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> EngineCalls::AskEach(c
 
 namespace {
 
+absl::Status ErrorOf(const EngineInfo& engine, const absl::Status& status) {
+  return {status.code(), absl::StrCat("the engine of isolation group ", engine.group, ": ",
+                                      std::string(status.message()))};
+}
+
 template <typename Reply>
 absl::Status FirstError(const std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>>& replies) {
   for (const auto& [engine, reply] : replies) {
-    if (reply.ok()) continue;
-    return {reply.status().code(), absl::StrCat("the engine of isolation group ", engine.group,
-                                                ": ", std::string(reply.status().message()))};
+    if (!reply.ok()) return ErrorOf(engine, reply.status());
   }
   return absl::OkStatus();
 }
@@ -85,10 +90,11 @@ absl::Status FirstError(const std::vector<std::pair<EngineInfo, absl::StatusOr<R
 std::vector<EngineCalls::Reply> EngineCalls::AskStatus() {
   const auto request = std::make_shared<proto::GetStatusRequest>();
   std::vector<Reply> replies;
-  for (auto& [engine, status] : AskEach<proto::Status>(
-           [request](proto::Admin::Stub&stub, auto*context, auto*reply, auto done) {
-             stub.async()->GetStatus(context, request.get(), reply, std::move(done));
-           })) {
+  for (auto& [engine, status] :
+       Ask<proto::Status>(engines_.All(), [request](const EngineInfo&, proto::Admin::Stub&stub,
+                                                    auto*context, auto*reply, auto done) {
+         stub.async()->GetStatus(context, request.get(), reply, std::move(done));
+       })) {
     replies.push_back({std::move(engine), std::move(status)});
   }
   return replies;
@@ -96,30 +102,80 @@ std::vector<EngineCalls::Reply> EngineCalls::AskStatus() {
 
 absl::Status EngineCalls::SetPolicy(const proto::PolicySetting& setting) {
   const auto request = std::make_shared<proto::PolicySetting>(setting);
-  return FirstError(AskEach<proto::PolicySetting>(
-      [request](proto::Admin::Stub& stub, auto* context, auto* reply, auto done) {
+  return FirstError(Ask<proto::PolicySetting>(
+      engines_.All(), [request](const EngineInfo&, proto::Admin::Stub& stub, auto* context,
+                                auto* reply, auto done) {
         stub.async()->SetPolicy(context, request.get(), reply, std::move(done));
       }));
 }
 
 absl::Status EngineCalls::SetTenant(const proto::TenantSetting& setting) {
   const auto request = std::make_shared<proto::TenantSetting>(setting);
-  return FirstError(AskEach<proto::TenantSetting>(
-      [request](proto::Admin::Stub& stub, auto* context, auto* reply, auto done) {
+  return FirstError(Ask<proto::TenantSetting>(
+      engines_.All(), [request](const EngineInfo&, proto::Admin::Stub& stub, auto* context,
+                                auto* reply, auto done) {
         stub.async()->SetTenant(context, request.get(), reply, std::move(done));
       }));
 }
 
 absl::Status EngineCalls::End(const EngineInfo& engine, const proto::EndSessionsRequest& request) {
-  const auto channel = ConnectLocally(EngineSocket(engine.directory));
-  if (!channel.ok()) return channel.status();
-  const std::shared_ptr<proto::Admin::Stub> stub = proto::Admin::NewStub(*channel);
   const auto kept = std::make_shared<proto::EndSessionsRequest>(request);
-  const Question<proto::EndedSessions> question = [kept, stub](auto* context, auto* reply,
-                                                               auto done) {
-    stub->async()->EndSessions(context, kept.get(), reply, std::move(done));
-  };
-  return AskAll<proto::EndedSessions>({question}, timeout_)[0].status();
+  return Ask<proto::EndedSessions>({engine},
+                                   [kept](const EngineInfo&, proto::Admin::Stub& stub,
+                                          auto* context, auto* reply, auto done) {
+                                     stub.async()->EndSessions(context, kept.get(), reply,
+                                                               std::move(done));
+                                   })[0]
+      .second.status();
+}
+
+absl::Status EngineCalls::StartTraces(Traces* traces) {
+  std::vector<EngineInfo> engines = engines_.All();
+  std::erase_if(engines, [&](const EngineInfo& engine) { return traces->contains(engine.pid); });
+  const auto request = std::make_shared<proto::StartTraceRequest>();
+  absl::Status refused;
+  for (const auto& [engine, started] : Ask<proto::TraceStarted>(
+           std::move(engines), [request](const EngineInfo&, proto::Admin::Stub&stub, auto*context,
+                                         auto*reply, auto done) {
+             stub.async()->StartTrace(context, request.get(), reply, std::move(done));
+           })) {
+    if (started.ok()) {
+      traces->emplace(engine.pid, Trace{.number = started->trace()});
+    } else if (absl::IsFailedPrecondition(started.status())) {
+      refused = ErrorOf(engine, started.status());
+    } else {
+      traces->emplace(engine.pid, Trace{.silent = true});
+    }
+  }
+  return refused;
+}
+
+void EngineCalls::FetchTraces(bool last, Traces* traces, proto::TraceChunk* chunk) {
+  std::vector<EngineInfo> engines;
+  for (EngineInfo& engine : engines_.All()) {
+    const auto found = traces->find(engine.pid);
+    if (found == traces->end()) continue;
+    if (found->second.silent) chunk->add_silent_groups(engine.group);
+    if (!found->second.silent || (last && found->second.number != 0))
+      engines.push_back(std::move(engine));
+  }
+  const auto requests = std::make_shared<std::map<pid_t, proto::FetchTraceRequest>>();
+  for (const EngineInfo& engine : engines) {
+    proto::FetchTraceRequest& request = (*requests)[engine.pid];
+    request.set_trace((*traces)[engine.pid].number);
+    request.set_last(last);
+  }
+  for (auto& [engine, part] : Ask<proto::TraceChunk>(
+           std::move(engines), [requests](const EngineInfo&asked, proto::Admin::Stub&stub,
+                                          auto*context, auto*reply, auto done) {
+             stub.async()->FetchTrace(context, &requests->at(asked.pid), reply, std::move(done));
+           })) {
+    if (part.ok()) {
+      chunk->mutable_sessions()->MergeFrom(part->sessions());
+    } else if (!std::exchange((*traces)[engine.pid].silent, true)) {
+      chunk->add_silent_groups(engine.group);
+    }
+  }
 }
 
 }  // namespace detshare

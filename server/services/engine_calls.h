@@ -1,9 +1,12 @@
 // Lets the supervisor ask its engines, at their own sockets.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,12 +46,25 @@ class EngineCalls {
   // does not reply, and names it; other engines may have changed theirs.
   absl::Status SetPolicy(const proto::PolicySetting& setting);
   absl::Status SetTenant(const proto::TenantSetting& setting);
+  // The traces that engines take, by the engines' processes.
+  struct Trace {
+    uint64_t number = 0;  // 0: the engine has not said
+    bool silent = false;  // it has not replied, and is asked only to end its trace
+  };
+  using Traces = std::map<pid_t, Trace>;
+  // Begins a trace in each engine that `traces` does not name, and adds it there. Returns the error
+  // of an engine that refuses, and adds the others; engines that do not reply are no error.
+  absl::Status StartTraces(Traces* traces);
+  // Appends to `chunk` what the engines have traced since the last call, and names those that have
+  // not replied. `last` ends their traces.
+  void FetchTraces(bool last, Traces* traces, proto::TraceChunk* chunk);
 
  private:
   void Run();
-  // Makes one call to each engine. `call` starts it.
+  // Makes one call to each of the engines. `call` starts it.
   template <typename Reply, typename Call>
-  std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> AskEach(const Call& call);
+  std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> Ask(std::vector<EngineInfo> engines,
+                                                                const Call& call);
 
   const RunningEngines& engines_;
   const std::chrono::milliseconds timeout_;

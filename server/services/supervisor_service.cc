@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/clock.h"
 #include "policy/status_macros.h"
 #include "proto/version.h"
 #include "server/base/grpc_status.h"
@@ -26,8 +27,6 @@ namespace detshare {
 namespace {
 
 constexpr char kBusy[] = "too many such requests are waiting";
-constexpr char kTraceOne[] =
-    "a trace is of one engine: name its socket, which detsharectl status shows, with --socket";
 
 // Counts the sessions of an engine that does not reply by their directories.
 uint32_t SessionsIn(const std::string& engine_directory) {
@@ -76,7 +75,8 @@ SupervisorService::SupervisorService(EngineCalls& engines, SettingsStore& settin
       events_(events),
       identity_(identity),
       peers_(peers),
-      begin_(std::chrono::steady_clock::now()) {}
+      begin_(std::chrono::steady_clock::now()),
+      trace_([this] { traces_.clear(); }, TraceLease::kTimeout) {}
 
 bool SupervisorService::Sees(const Peer& peer, uid_t user) const {
   return user == peer.uid || identity_.MayAdminister(peer).ok();
@@ -278,16 +278,48 @@ grpc::ServerUnaryReactor* SupervisorService::Reload(grpc::CallbackServerContext*
   return reactor;
 }
 
+absl::Status SupervisorService::StartTrace(const Peer& peer, proto::TraceStarted* started) {
+  DETSHARE_ASSIGN_OR_RETURN(const uint64_t trace, trace_.Begin([this] {
+    const absl::Status begun = engines_.StartTraces(&traces_);
+    proto::TraceChunk nothing;
+    if (!begun.ok()) engines_.FetchTraces(/*last=*/true, &traces_, &nothing);
+    return begun;
+  }));
+  started->set_trace(trace);
+  started->set_now_ns(RealClock().NowNanoseconds());
+  LogInfo("a trace of all engines began (", Who(peer), ")");
+  events_.Add(EventBy(peer, DaemonEvent::Kind::kTrace, "", "a trace began"));
+  return absl::OkStatus();
+}
+
+absl::Status SupervisorService::FetchTrace(const proto::FetchTraceRequest& request,
+                                           proto::TraceChunk* chunk) {
+  return trace_.Use(request.trace(), request.last(), [&] {
+    // An engine that has begun meanwhile joins. If another client takes a trace of it alone, it joins
+    // when that trace has ended.
+    if (!request.last()) engines_.StartTraces(&traces_).IgnoreError();
+    engines_.FetchTraces(request.last(), &traces_, chunk);
+  });
+}
+
 grpc::ServerUnaryReactor* SupervisorService::StartTrace(grpc::CallbackServerContext* context,
                                                         const proto::StartTraceRequest*,
-                                                        proto::TraceStarted*) {
-  return FinishUnary(context, absl::FailedPreconditionError(kTraceOne));
+                                                        proto::TraceStarted* started) {
+  const absl::StatusOr<Peer> peer = peers_.Find(context->peer());
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  if (absl::Status allowed = identity_.MayAdminister(*peer); !allowed.ok())
+    return FinishUnary(context, allowed);
+  return Finish(context, [this, started, peer = *peer] { return StartTrace(peer, started); });
 }
 
 grpc::ServerUnaryReactor* SupervisorService::FetchTrace(grpc::CallbackServerContext* context,
-                                                        const proto::FetchTraceRequest*,
-                                                        proto::TraceChunk*) {
-  return FinishUnary(context, absl::FailedPreconditionError(kTraceOne));
+                                                        const proto::FetchTraceRequest* request,
+                                                        proto::TraceChunk* chunk) {
+  const absl::StatusOr<Peer> peer = peers_.Find(context->peer());
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  if (absl::Status allowed = identity_.MayAdminister(*peer); !allowed.ok())
+    return FinishUnary(context, allowed);
+  return Finish(context, [this, request, chunk] { return FetchTrace(*request, chunk); });
 }
 
 // ---- programs that get no engine

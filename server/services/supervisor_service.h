@@ -15,6 +15,7 @@
 #include "server/base/event_log.h"
 #include "server/services/engine_calls.h"
 #include "server/services/settings_store.h"
+#include "server/services/trace_lease.h"
 
 namespace detshare {
 
@@ -76,6 +77,8 @@ class SupervisorService final : public proto::Admin::CallbackService {
                    proto::EndedSessions* ended);
   // Returns whether the peer learns about sessions of that user.
   bool Sees(const Peer& peer, uid_t user) const;
+  absl::Status StartTrace(const Peer& peer, proto::TraceStarted* started);
+  absl::Status FetchTrace(const proto::FetchTraceRequest& request, proto::TraceChunk* chunk);
 
   EngineCalls& engines_;
   SettingsStore& settings_;
@@ -85,6 +88,10 @@ class SupervisorService final : public proto::Admin::CallbackService {
   PeerTable& peers_;
   const std::chrono::steady_clock::time_point begin_;
   Reloading reload_;
+  // The traces that the engines take for trace_. A trace that its client has left ends by itself in
+  // each engine, as trace_ does.
+  EngineCalls::Traces traces_;
+  TraceLease trace_;
 };
 
 // Tells a program why it gets no session: Peer::tenant says it.

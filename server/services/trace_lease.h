@@ -19,6 +19,10 @@ namespace detshare {
 
 class TraceLease {
  public:
+  // A client that fetches nothing for this long counts as gone. A call of detsharectl may take as
+  // long.
+  static constexpr std::chrono::seconds kTimeout{10};
+
   // Calls `end` when a trace ends. `timeout`: a trace that is not used for this long ends.
   TraceLease(std::function<void()> end, std::chrono::milliseconds timeout)
       : end_(std::move(end)), timeout_(timeout) {}

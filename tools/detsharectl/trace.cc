@@ -107,6 +107,7 @@ void TraceWriter::AddInstant(int pid, const proto::TracedEvent& event, const std
 }
 
 void TraceWriter::Add(const proto::TraceChunk& chunk) {
+  silent_groups_.insert(chunk.silent_groups().begin(), chunk.silent_groups().end());
   for (const proto::SessionTrace& session : chunk.sessions()) {
     const Track track(session.session(), session.device());
     const int pid = PidOf(track, session);
@@ -194,6 +195,12 @@ int Trace(const TraceOptions& options) {
   if (writer.lost() != 0) {
     std::fprintf(stderr, "the trace lacks %s: more happened than the daemon could keep\n",
                  text::Counted(writer.lost(), "event").c_str());
+  }
+  for (const std::string& group : writer.silent_groups()) {
+    std::fprintf(stderr,
+                 "the trace lacks work of isolation group %s: its engine has ended or does not "
+                 "reply (detsharectl status shows which)\n",
+                 group.c_str());
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "proto/admin.pb.h"
@@ -23,6 +24,8 @@ class TraceWriter {
 
   uint64_t operations() const { return operations_; }
   uint64_t lost() const { return lost_; }  // events that the daemon could not keep
+  // Isolation groups whose engines did not reply.
+  const std::set<std::string>& silent_groups() const { return silent_groups_; }
 
  private:
   using Track = std::pair<uint64_t, uint32_t>;  // session and device
@@ -45,6 +48,7 @@ class TraceWriter {
   std::map<Track, std::map<uint32_t, std::string>> names_;
   std::map<Track, Stay> stays_;
   uint64_t operations_ = 0, lost_ = 0;
+  std::set<std::string> silent_groups_;
 };
 
 struct TraceOptions {

@@ -1,6 +1,7 @@
 // Which programs share an engine, and what the end of an engine does to others.
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "server/engines/isolation_group.h"
@@ -193,6 +194,69 @@ TEST_CASE("Settings hold for the engines that run and for those that begin later
   CHECK_FALSE(stub->SetPolicy(&third, policy, &in_force).ok());
   CHECK(StatusOf(*before).policy() == "whole");
   CHECK(StatusOf(admin).policy() == "whole");
+}
+
+proto::TraceChunk Fetch(TestClient& admin, uint64_t trace, bool last) {
+  grpc::ClientContext context;
+  proto::FetchTraceRequest request;
+  request.set_trace(trace);
+  request.set_last(last);
+  proto::TraceChunk chunk;
+  REQUIRE(AdminOf(admin)->FetchTrace(&context, request, &chunk).ok());
+  return chunk;
+}
+
+TEST_CASE("A trace has the work of all engines, also of those that begin meanwhile") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto chat = Program(daemon, "chat"), train = Program(daemon, "train"),
+             late = Program(daemon, "late");
+  REQUIRE(chat->Open());
+  REQUIRE(train->Open());
+  TestClient admin(daemon.socket());
+  grpc::ClientContext context, second;
+  proto::TraceStarted trace, refused;
+  REQUIRE(AdminOf(admin)->StartTrace(&context, {}, &trace).ok());
+  CHECK(AdminOf(admin)->StartTrace(&second, {}, &refused).error_code() ==
+        grpc::StatusCode::FAILED_PRECONDITION);
+  REQUIRE(late->Open());
+  const auto fill = [](TestClient& client, uint64_t memory) {
+    client.ring->Send(Op::cuMemsetD2D32Async,
+                      wire::cuMemsetD2D32Async{memory, 0, 16, 1, 7, 1, 1, 0});
+    return client.Synchronize(1) == 0;
+  };
+  std::map<TestClient*, uint64_t> memory;
+  for (TestClient* const client : {chat.get(), train.get(), late.get()}) {
+    client->CreateStream(1);
+    memory[client] = client->Allocate(1 << 20);
+  }
+  std::set<std::string> seen;
+  CHECK(Eventually([&] {
+    for (const auto& [client, address] : memory) REQUIRE(fill(*client, address));
+    const proto::TraceChunk chunk = Fetch(admin, trace.trace(), false);
+    REQUIRE(chunk.silent_groups_size() == 0);
+    for (const proto::SessionTrace& session : chunk.sessions()) {
+      if (session.events_size() != 0) seen.insert(session.tenant());
+    }
+    return seen == std::set<std::string>{"chat", "late", "train"};
+  }));
+  // An engine that does not reply is named, and the others are traced.
+  const pid_t silent = StatusOf(*chat).pid();
+  Freeze(silent);
+  const proto::TraceChunk without = Fetch(admin, trace.trace(), false);
+  REQUIRE(without.silent_groups_size() == 1);
+  CHECK(without.silent_groups(0) == "chat");
+  kill(silent, SIGCONT);
+  CHECK(Fetch(admin, trace.trace(), true).silent_groups_size() == 1);
+  // The engines are free for the next trace. While one has another client's, its refusal names it.
+  grpc::ClientContext third, fourth, fifth;
+  TestClient inside(StatusOf(admin).engines(0).socket());
+  REQUIRE(AdminOf(admin)->StartTrace(&third, {}, &trace).ok());
+  Fetch(admin, trace.trace(), true);
+  REQUIRE(AdminOf(inside)->StartTrace(&fourth, {}, &trace).ok());
+  const grpc::Status refusal = AdminOf(admin)->StartTrace(&fifth, {}, &refused);
+  CHECK(refusal.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK(refusal.error_message() ==
+        "the engine of isolation group chat: another client is taking a trace");
 }
 
 TEST_CASE("The supervisor shows the events of all engines") {

@@ -31,6 +31,15 @@ std::vector<json> On(const json& trace, const std::string& phase, uint64_t track
   return events;
 }
 
+TEST_CASE("A trace names each isolation group whose engine did not reply once") {
+  proto::TraceChunk chunk;
+  chunk.add_silent_groups("chat");
+  TraceWriter writer(0);
+  writer.Add(chunk);
+  writer.Add(chunk);
+  CHECK(writer.silent_groups() == std::set<std::string>{"chat"});
+}
+
 TEST_CASE("Operations are slices with their names, partitions and times in the queue") {
   proto::TraceChunk chunk;
   proto::SessionTrace* const session = chunk.add_sessions();
