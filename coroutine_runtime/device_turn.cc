@@ -128,7 +128,7 @@ bool DeviceTurn::MayTake(Nanoseconds now, const Line& line) {
     watched_since_ = now;
     return false;
   }
-  if (now - watched_since_ < (line.first == overtaken_ ? kLength : kPatience)) return false;
+  if (now - watched_since_ < (line.first == overtaken_ ? kLength : kOvertakeTimeout)) return false;
   overtaking_ = true;
   overtaken_ = line.first;
   return true;

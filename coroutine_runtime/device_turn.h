@@ -15,9 +15,9 @@
 // A turn's length follows the weights of those who want the device. The time that the work in flight
 // takes beyond the end of a turn shortens the later turns of that process.
 //
-// Nobody can keep the device. If the first in line does not give it up for kPatience, because of a
-// kernel that runs on, because it waits for the work of another process, or because the process is
-// dead or hostile, the second in line overtakes: it lets its own group keep the device for
+// Nobody can keep the device. If the first in line does not give it up for kOvertakeTimeout, because
+// of a kernel that runs on, because it waits for the work of another process, or because the process
+// is dead or hostile, the second in line overtakes: it lets its own group keep the device for
 // milliseconds at a time (Device::KeepOrdinary), which stops the work of the first as urgent work
 // would, and goes to the end of the line after its turn. Nonsense in the words of others is a ticket
 // that does not count, or one that is overtaken.
@@ -85,7 +85,7 @@ class DeviceTurn {
   static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
   // After this time as the second in line, a process overtakes the first. It overtakes the same one
   // again after kLength, so both get half of the device.
-  static constexpr policy::Nanoseconds kPatience = 100 * policy::kMillisecond;
+  static constexpr policy::Nanoseconds kOvertakeTimeout = 100 * policy::kMillisecond;
 
   // `own` are this process's words for the device, which is `device` in the pages. `keep` is
   // Device::KeepOrdinary of the device. All arguments outlive the object.

@@ -14,7 +14,7 @@ constexpr Nanoseconds kUnknownOperation = 30 * policy::kMicrosecond;
 constexpr float kLongest = 3.6e12F;  // an hour; no operation takes longer
 constexpr int kEnoughSamples = 4;
 // If the expected slowdown between two sizes is smaller, the measured one says nothing.
-constexpr double kLeastRatio = 1.5;
+constexpr double kMinRatio = 1.5;
 
 uint64_t Mix(uint64_t value) {
   value ^= value >> 32;
@@ -139,7 +139,7 @@ void OperationDurations::Publish() {
   };
   double share = 1;  // measured slowdown = expected slowdown to the power of `share`
   const double expected = slowdown(smallest) / slowdown(largest);
-  if (expected >= kLeastRatio) {
+  if (expected >= kMinRatio) {
     const double seen = samples_[smallest].Low() / samples_[largest].Low();
     share = std::clamp(std::log(std::max(seen, 1e-3)) / std::log(expected), 0.0, 1.0);
     // A grid that hardly fills the device may run as fast on fewer SMs for other reasons.

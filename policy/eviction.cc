@@ -69,7 +69,7 @@ EvictionDecision Evict(const EvictionSnapshot& snapshot, const EvictionParameter
     if (needed > host_room || needed > now + later) {
       const uint64_t goes =
           request.part != 0 && needed <= now + later ? std::min(host_room, now) : 0;
-      if (goes == 0 || goes < parameters.least_bytes) {
+      if (goes == 0 || goes < parameters.min_bytes) {
         if (request.part != 0 && request.part <= snapshot.free) {
           decision.request = static_cast<int>(index);
           return decision;
@@ -96,7 +96,7 @@ EvictionDecision Evict(const EvictionSnapshot& snapshot, const EvictionParameter
     uint64_t left = needed;
     for (const auto& [standing, i] : order) {
       const uint64_t movable = snapshot.residents[i].movable;
-      const uint64_t bytes = std::min({movable, host_room, std::max(left, parameters.least_bytes)});
+      const uint64_t bytes = std::min({movable, host_room, std::max(left, parameters.min_bytes)});
       decision.victims.push_back({i, bytes});
       host_room -= bytes;
       if (bytes >= left) break;

@@ -30,7 +30,7 @@ struct EvictionParameters {
   // A session is idle after this time without work. Shorter pauses are part of its work.
   Nanoseconds idle_after = 300 * kMillisecond;
   Nanoseconds refusal = 10 * kSecond;          // how long a session that did not go is left alone
-  uint64_t least_bytes = uint64_t{256} << 20;  // a move has at least as many, if the session has
+  uint64_t min_bytes = uint64_t{256} << 20;  // a move has at least as many, if the session has
 };
 
 // The memory of one session on this device.

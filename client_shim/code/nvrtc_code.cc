@@ -10,7 +10,7 @@ namespace detshare::shim {
 namespace {
 
 // Threads that compiled to PTX alone. More of them are forgotten.
-constexpr size_t kMostThreads = 256;
+constexpr size_t kMaxThreads = 256;
 
 std::span<const std::byte> BytesOf(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -32,7 +32,7 @@ void NvrtcCode::Note(std::string_view input, std::string_view result) {
   const ContentHash compiled = HashOf(BytesOf(input));
   const std::lock_guard lock(mutex_);
   if (is_ptx) {
-    if (latest_.size() >= kMostThreads) latest_.clear();
+    if (latest_.size() >= kMaxThreads) latest_.clear();
     latest_[std::this_thread::get_id()] = {compiled, std::string(result)};
     return;
   }

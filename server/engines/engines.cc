@@ -349,16 +349,16 @@ void Engines::Flush(Engine& engine) {
     ++engine.sent;
   }
   // A process that has just begun reads later: what it gets stays here.
-  const bool told = TellPeers(engine);
+  const bool sent = SendPeers(engine);
   const bool left =
-      !told || !engine.waiting.empty() || !engine.closed.empty() || !engine.orders.empty();
+      !sent || !engine.waiting.empty() || !engine.closed.empty() || !engine.orders.empty();
   if (engine.full == left) return;
   engine.full = !engine.full;
   const uint32_t events = engine.full ? EPOLLIN | EPOLLOUT : EPOLLIN;
   Watch(epoll_, engine.channel, Source::kChannel, engine.number, events, EPOLL_CTL_MOD);
 }
 
-bool Engines::TellPeers(Engine& engine) {
+bool Engines::SendPeers(Engine& engine) {
   for (; !engine.new_peers.empty(); engine.new_peers.pop_front()) {
     const auto peer = engines_.find(engine.new_peers.front());
     if (peer == engines_.end() || peer->second.page < 0) continue;

@@ -147,7 +147,7 @@ class Engines {
   // The engine is gone, or has no page that counts.
   void DropPage(Engine& engine);
   // Sends what the engine does not know of the others. Returns false if something is left.
-  bool TellPeers(Engine& engine);
+  bool SendPeers(Engine& engine);
   // Decides the engine's requests about sessions.
   void Decide(Engine& engine);
   // The engine's process has ended.

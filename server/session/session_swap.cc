@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
 // How long a session pauses for its work to end. Work that waits for the client may never end.
-constexpr milliseconds kQuietTimeout(1000);
+constexpr milliseconds kCompletionTimeout(1000);
 constexpr microseconds kPause(100);
 // After this time, the log reports that a session waits.
 constexpr std::chrono::seconds kNotifyAfter(10);
@@ -31,9 +31,9 @@ constexpr milliseconds kSlackTimeout(200);
 // fraction of the card's memory more.
 constexpr uint64_t kRequestSlack = 256;
 
-Task<void> AwaitDevices(std::vector<SessionDevice>& devices, std::shared_ptr<bool> quiet) {
+Task<void> AwaitDevices(std::vector<SessionDevice>& devices, std::shared_ptr<bool> complete) {
   for (SessionDevice& device : devices) (void)co_await device.coroutine->Idle();
-  *quiet = true;
+  *complete = true;
 }
 
 std::string Speed(uint64_t bytes, SteadyClock::duration time) {
@@ -100,10 +100,10 @@ void SessionSwap::ObeyAll(const RoomTicket* own, const std::atomic<bool>& stop) 
 void SessionSwap::Obey(Part& part, const RoomTicket* own, const std::atomic<bool>& stop) {
   const uint64_t bytes = part.account->Begin();
   if (bytes == 0) return;
-  const bool quiet = AwaitQuiet(own, stop);
+  const bool complete = AwaitCompletion(own, stop);
   // The session is ending and will release its memory.
   if (stop.load(std::memory_order_acquire)) return part.account->Leave();
-  if (!quiet) {
+  if (!complete) {
     LogDebug(driver_.session().label(), ": its work does not end, its memory stays");
     return part.account->End(false);
   }
@@ -120,12 +120,12 @@ void SessionSwap::Obey(Part& part, const RoomTicket* own, const std::atomic<bool
   part.account->End(went.ok() && *went != 0);
 }
 
-bool SessionSwap::AwaitQuiet(const RoomTicket* own, const std::atomic<bool>& stop) {
+bool SessionSwap::AwaitCompletion(const RoomTicket* own, const std::atomic<bool>& stop) {
   Executor& executor = driver_.session().executor();
   executor.Poll();
-  if (quiet_ != nullptr && !*quiet_) return false;
-  quiet_ = std::make_shared<bool>(false);
-  executor.Spawn(AwaitDevices(driver_.session().devices(), quiet_));
+  if (complete_ != nullptr && !*complete_) return false;
+  complete_ = std::make_shared<bool>(false);
+  executor.Spawn(AwaitDevices(driver_.session().devices(), complete_));
   const SteadyClock::time_point begin = SteadyClock::now();
   for (;;) {
     executor.Poll();
@@ -133,13 +133,13 @@ bool SessionSwap::AwaitQuiet(const RoomTicket* own, const std::atomic<bool>& sto
     if (stop.load(std::memory_order_acquire)) return false;
     driver_.CheckFault();
     if (driver_.session().sticky_error() != 0) return false;
-    if (*quiet_) {
+    if (*complete_) {
       size_t for_room = 0;
       const bool waits = own != nullptr && own->state().load() == RoomTicket::kWaiting;
       for (const Part& part : parts_) for_room += static_cast<size_t>(part.account->waiting());
       if (driver_.session().executor().waiting() + (waits ? 1 : 0) <= for_room) return true;
     }
-    if (SteadyClock::now() - begin >= kQuietTimeout) return false;
+    if (SteadyClock::now() - begin >= kCompletionTimeout) return false;
     std::this_thread::sleep_for(kPause);
   }
 }

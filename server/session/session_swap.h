@@ -67,7 +67,7 @@ class SessionSwap {
   // Waits until all work is complete and all remaining tasks wait for room. `own`: a ticket that no
   // task waits for, or null. Returns false after a timeout, at `stop` and when the session has an
   // error.
-  bool AwaitQuiet(const RoomTicket* own, const std::atomic<bool>& stop);
+  bool AwaitCompletion(const RoomTicket* own, const std::atomic<bool>& stop);
   void TakeBack(const std::atomic<bool>& stop);
   bool TakeBackOne(Part& part, const std::atomic<bool>& stop);
 
@@ -75,9 +75,9 @@ class SessionSwap {
   std::vector<Part> parts_;
   std::atomic<bool> attention_{false};
   bool idle_ = false;
-  // Becomes true when the work of the last AwaitQuiet() is complete. A call that timed out leaves
-  // it false until then.
-  std::shared_ptr<bool> quiet_;
+  // Becomes true when the work of the last AwaitCompletion() is complete. A call that timed out
+  // leaves it false until then.
+  std::shared_ptr<bool> complete_;
 };
 
 }  // namespace detshare

@@ -155,7 +155,7 @@ TEST_CASE_METHOD(TurnFixture, "The second in line overtakes a process that keeps
   CHECK_FALSE(b.Enter());
   clock.Advance(kMicrosecond);
   CHECK_FALSE(c.Enter());
-  clock.Advance(DeviceTurn::kPatience - kMillisecond);
+  clock.Advance(DeviceTurn::kOvertakeTimeout - kMillisecond);
   CHECK_FALSE(b.Enter());
   clock.Advance(2 * kMillisecond);
   CHECK_FALSE(c.Enter());
@@ -171,7 +171,7 @@ TEST_CASE_METHOD(TurnFixture, "The second in line overtakes a process that keeps
   // The next one waits anew, so the first one progresses meanwhile.
   CHECK_FALSE(b.Enter());
   CHECK_FALSE(c.Enter());
-  clock.Advance(DeviceTurn::kPatience);
+  clock.Advance(DeviceTurn::kOvertakeTimeout);
   CHECK_FALSE(b.Enter());
   REQUIRE(c.Enter());
   c.Leave();
@@ -195,7 +195,7 @@ TEST_CASE_METHOD(TurnFixture, "Nonsense in the words of another process stops no
   words.overtakes = 0;
   words.draws = 0;
   CHECK_FALSE(a.Enter());
-  clock.Advance(DeviceTurn::kPatience);
+  clock.Advance(DeviceTurn::kOvertakeTimeout);
   CHECK(a.Enter());
 }
 
@@ -243,7 +243,7 @@ TEST_CASE("Threads of four processes never have the device at once, and all of t
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // A thread that loses its CPU for longer than kPatience is overtaken.
+  // A thread that loses its CPU for longer than kOvertakeTimeout is overtaken.
   size_t overtaken = 0;
   for (const Processes::Process& process : processes.all) overtaken += process.kept.size();
   CHECK((beside == 0 || overtaken > 0));

@@ -185,7 +185,7 @@ TEST_CASE("Shapes and kernels that differ in anything have different keys") {
   CHECK(TransferKey(TransferKind::kFill, 4096) != TransferKey(TransferKind::kInside, 4096));
 }
 
-TEST_CASE("A full table answers with guesses") {
+TEST_CASE("A full table returns guesses") {
   DurationTable table(kSms);
   for (uint64_t i = 0; i < DurationTable::kMaxOperations; ++i) table.FindOrAdd({i, 0}, {});
   OperationDurations* const one = table.FindOrAdd({1, 1}, {});

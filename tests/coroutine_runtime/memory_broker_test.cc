@@ -28,7 +28,7 @@ struct Card {
   ManualClock clock;
   MemoryBroker broker{device, store, mover, clock, [] {
                         policy::EvictionParameters parameters;
-                        parameters.least_bytes = 0;
+                        parameters.min_bytes = 0;
                         return parameters;
                       }()};
   const std::atomic<bool> stop{false};

@@ -62,7 +62,7 @@ TEST_CASE("Memory is not moved in small amounts") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, 0)};
   card.requests = {{2, TenantClass::kUnset, 2 << 20}};
-  CHECK(card.Victims() == Victims{{1, card.parameters.least_bytes}});
+  CHECK(card.Victims() == Victims{{1, card.parameters.min_bytes}});
   card.residents[0].movable = 4 << 20;
   CHECK(card.Victims() == Victims{{1, 4 << 20}});
 }

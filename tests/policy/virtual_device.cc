@@ -264,7 +264,7 @@ void VirtualDevice::CheckExclusive() {
       // An exclusive tenant, if there is one, is compared with all others.
       if (other == nullptr || state.tenant.exclusive) other = &state.tenant;
     }
-    most_running_ = std::max(most_running_, running);
+    max_running_ = std::max(max_running_, running);
   }
 }
 

@@ -59,7 +59,7 @@ class VirtualDevice {
   const Coroutine& operator[](size_t index) const { return coroutines_[index].result; }
   int decisions() const { return decisions_; }
   // The largest number of coroutines whose operations ran at the same time.
-  int most_running() const { return most_running_; }
+  int max_running() const { return max_running_; }
   Nanoseconds now() const { return now_; }
 
  private:
@@ -132,7 +132,7 @@ class VirtualDevice {
   Nanoseconds now_ = 0;
   Nanoseconds ask_again_at_ = kForever;
   int decisions_ = 0;
-  int most_running_ = 0;
+  int max_running_ = 0;
   uint64_t given_ = 0;  // the number of given operations
 };
 

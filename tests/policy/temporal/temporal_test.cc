@@ -36,7 +36,7 @@ TEST_CASE("Policy temporal gives every coroutine with work the same device time"
     CHECK(device[i].device_time < 1015 * kMillisecond);
     CHECK(device[i].longest_throttle < 42 * kMillisecond);
   }
-  CHECK(device.most_running() == 1);
+  CHECK(device.max_running() == 1);
 }
 
 TEST_CASE("Policy temporal gives shares by weight, whatever the kernels' lengths") {
@@ -54,7 +54,7 @@ TEST_CASE("Policy temporal gives shares by weight, whatever the kernels' lengths
         const double bound = static_cast<double>(std::max(length, other) + 2 * kSlice);
         CHECK(std::abs(static_cast<double>(device[0].device_time) - first * unit) < bound);
         CHECK(std::abs(static_cast<double>(device[1].device_time) - second * unit) < bound);
-        CHECK(device.most_running() == 1);
+        CHECK(device.max_running() == 1);
       }
     }
   }
@@ -68,7 +68,7 @@ TEST_CASE("Under policy temporal a tenant's coroutines share its turns") {
   CHECK(std::abs(device[one].device_time - 3 * kSecond) < 70 * kMillisecond);
   for (size_t i = 0; i < 3; ++i)
     CHECK(std::abs(device[i].device_time - kSecond) < 40 * kMillisecond);
-  CHECK(device.most_running() == 1);
+  CHECK(device.max_running() == 1);
 }
 
 TEST_CASE("Under policy temporal a tenant that comes gets its share at once, and no more") {

@@ -54,7 +54,7 @@ TEST_CASE("The other tenants share the device in space within their turn") {
   const size_t a = device.Open(Named("a"), Steady(kShort));
   const size_t b = device.Open(Named("b"), Steady(kShort));
   device.Run(kSecond);
-  CHECK(device.most_running() == 2);
+  CHECK(device.max_running() == 2);
   for (const size_t other : {a, b}) {
     const auto& begun = device[other].begun;
     const auto partial = std::count_if(begun.begin(), begun.end(),
@@ -72,7 +72,7 @@ TEST_CASE("Several coroutines of an exclusive tenant run beside each other") {
   device.Open(Exclusive("exclusive"), Steady(kShort));
   device.Open(Named("a"), Steady(kShort));
   device.Run(kSecond);
-  CHECK(device.most_running() == 2);
+  CHECK(device.max_running() == 2);
   CHECK(std::abs(device[2].device_time - kSecond / 2) < 40 * kMillisecond);
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("Two urgent tenants of which one is exclusive take turns") {
   device.Open(Exclusive("a", TenantClass::kLatency), Steady(kShort));
   device.Open(Named("b", TenantClass::kLatency), Steady(kShort));
   device.Run(kSecond);
-  CHECK(device.most_running() == 1);
+  CHECK(device.max_running() == 1);
   for (const size_t i : {0, 1})
     CHECK(std::abs(device[i].device_time - kSecond / 2) < 40 * kMillisecond);
 }

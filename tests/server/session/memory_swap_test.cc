@@ -34,7 +34,7 @@ struct Swapping : TestDaemon {
           options.server.swap_bytes = swap_bytes;
           options.server.eviction.residence = kResidence;
           options.server.eviction.idle_after = idle_after;
-          options.server.eviction.least_bytes = 0;
+          options.server.eviction.min_bytes = 0;
         }) {
     devices[0]->mutable_properties().total_memory = kCard;
     // mix(u64* a, u64 words, u64 seed): a[i] = Mixed(a[i], seed, i)

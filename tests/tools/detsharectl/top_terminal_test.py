@@ -17,12 +17,12 @@ import termios
 import time
 
 DAEMON, CTL = (os.path.abspath(program) for program in sys.argv[1:3])
-PATIENCE = 60
+TIMEOUT = 60
 
 
 def read_until(terminal, text):
     """What the program writes, up to and with `text`."""
-    seen, end = b"", time.monotonic() + PATIENCE
+    seen, end = b"", time.monotonic() + TIMEOUT
     while text not in seen:
         ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
         if not ready:
@@ -41,7 +41,7 @@ def top(socket, leave):
     if termios.tcgetattr(slave)[3] & termios.ECHO:
         sys.exit("keys are shown while top runs")
     leave(program, terminal)
-    code = program.wait(PATIENCE)
+    code = program.wait(TIMEOUT)
     if code != 0:
         sys.exit(f"top ends with {code}")
     if termios.tcgetattr(slave) != before:
