@@ -15,12 +15,12 @@
 // A turn's length follows the weights of those who want the device. The time that the work in flight
 // takes beyond the end of a turn shortens the later turns of that process.
 //
-// Nobody can keep the device. If the first in line does not give it up for kOvertakeTimeout, because
-// of a kernel that runs on, because it waits for the work of another process, or because the process
-// is dead or hostile, the second in line overtakes: it lets its own group keep the device for
-// milliseconds at a time (Device::KeepOrdinary), which stops the work of the first as urgent work
-// would, and goes to the end of the line after its turn. Nonsense in the words of others is a ticket
-// that does not count, or one that is overtaken.
+// Nobody can keep the device. If the first in line does not give it up for kOvertakeTimeout,
+// because of a kernel that runs on, because it waits for the work of another process, or because
+// the process is dead or hostile, the second in line overtakes: it lets its own group keep the
+// device for milliseconds at a time (Device::KeepOrdinary), which stops the work of the first as
+// urgent work would, and goes to the end of the line after its turn. Nonsense in the words of
+// others is a ticket that does not count, or one that is overtaken.
 //
 // Threading: any thread. No call waits for the device. Only the begin and the end of a turn that
 // overtakes make a system call: they set a time slice.

@@ -18,7 +18,7 @@ bool LooksLikeNumber(const std::string& cell) {
 }
 
 // A text in one column is never made narrower than this, nor folded to less.
-constexpr size_t kLeastText = 14, kLeastFolded = 24;
+constexpr size_t kMinText = 14, kMinFolded = 24;
 
 // `text` in lines of at most `width` characters, broken at blanks where there are any.
 std::vector<std::string> Fold(const std::string& text, size_t width) {
@@ -80,7 +80,7 @@ class Columns {
         if (widest == widths_.size() || widths_[i] > widths_[widest]) widest = i;
       }
       if (widest == widths_.size()) return;
-      if (folds_ && widths_.back() > kLeastFolded) widest = widths_.size() - 1;
+      if (folds_ && widths_.back() > kMinFolded) widest = widths_.size() - 1;
       --widths_[widest];
     }
   }
@@ -109,7 +109,7 @@ class Columns {
   // Numbers and headers stay whole.
   size_t Least(size_t i) const {
     if (right_[i]) return widths_[i];
-    const size_t least = folds_ && IsLast(i) ? kLeastFolded : kLeastText;
+    const size_t least = folds_ && IsLast(i) ? kMinFolded : kMinText;
     return std::min(widths_[i], std::max(least, header_[i].size()));
   }
   size_t Width() const {

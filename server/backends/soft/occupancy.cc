@@ -73,16 +73,16 @@ int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& k
 
 int MostRegisters(const DeviceProperties& properties, int block_size, int blocks) {
   // Hardware allocates registers in units of 8, and an instruction names at most 255.
-  constexpr int kUnit = 8, kLeast = 16, kMost = 255;
+  constexpr int kUnit = 8, kMin = 16, kMax = 255;
   KernelResources kernel;
   const auto fit = [&](int registers) {
     kernel.registers_per_thread = registers;
     return MaxActiveBlocks(properties, kernel, block_size, 0);
   };
-  if (fit(kLeast) < blocks) blocks = 1;
-  int registers = kLeast;
-  while (registers + kUnit <= kMost + 1 && fit(registers + kUnit) >= blocks) registers += kUnit;
-  return std::min(registers, kMost);
+  if (fit(kMin) < blocks) blocks = 1;
+  int registers = kMin;
+  while (registers + kUnit <= kMax + 1 && fit(registers + kUnit) >= blocks) registers += kUnit;
+  return std::min(registers, kMax);
 }
 
 int LargestBlock(const DeviceProperties& properties, int registers) {
