@@ -29,7 +29,7 @@ struct EvictionParameters {
   Nanoseconds residence = kSecond;
   // A session is idle after this time without work. Shorter pauses are part of its work.
   Nanoseconds idle_after = 300 * kMillisecond;
-  Nanoseconds refusal = 10 * kSecond;          // how long a session that did not go is left alone
+  Nanoseconds refusal = 10 * kSecond;        // how long a session that did not go is left alone
   uint64_t min_bytes = uint64_t{256} << 20;  // a move has at least as many, if the session has
 };
 
