@@ -159,6 +159,7 @@ absl::Status Daemon::CreateManager() {
   DETSHARE_ASSIGN_OR_RETURN(manager_, SessionManager::Create(borrowed, options_.server));
   manager_->SetAdmission(options_.admission);
   if (options_.note) manager_->events().Forward(options_.note);
+  manager_->events().KnowOwners([this](uint64_t endpoint) { return owners_.OfNumber(endpoint); });
   const std::vector<DeviceScheduler*> schedulers = manager_->Schedulers();
   if (!options_.profile_directory.empty()) {
     std::vector<DurationProfiles::Entry> tables;
@@ -176,7 +177,7 @@ absl::Status Daemon::CreateServices() {
   identity_.SetRules(options_.tenant_rules);
   control_ = std::make_unique<ControlService>(*manager_, peers_, options_.directory_for_clients,
                                               options_.group.value_or(""));
-  admin_ = std::make_unique<AdminService>(*manager_, *settings_, identity_, peers_,
+  admin_ = std::make_unique<AdminService>(*manager_, *settings_, owners_, identity_, peers_,
                                           options_.backend, options_.socket, options_.group);
   telemetry_ = std::make_unique<Telemetry>(*manager_, options_.host_telemetry);
   telemetry_service_ = std::make_unique<TelemetryService>(*telemetry_, peers_);
@@ -186,15 +187,16 @@ absl::Status Daemon::CreateServices() {
   // Endpoints belong to the process that listens.
   if (!options_.group.has_value()) {
     DETSHARE_ASSIGN_OR_RETURN(
-        endpoints_, TenantEndpoints::Create(options_.server.runtime_directory, *clients_));
-    endpoint_service_ = std::make_unique<TenantEndpointService>(*endpoints_, peers_, identity_);
+        endpoints_, TenantEndpoints::Create(options_.server.runtime_directory, *clients_, owners_));
+    endpoint_service_ =
+        std::make_unique<TenantEndpointService>(*endpoints_, manager_->events(), peers_, identity_);
   }
   if (options_.observe || options_.http.has_value()) {
     Observer::Options watched;
     watched.backend = options_.backend;
     watched.device_losses = options_.device_losses;
     watched.dashboard = options_.dashboard;
-    observer_ = std::make_unique<Observer>(*manager_, *settings_, watched);
+    observer_ = std::make_unique<Observer>(*manager_, *settings_, owners_, watched);
   }
   if (options_.observe)
     observation_ = std::make_unique<ObservationService>(*observer_, peers_, identity_);

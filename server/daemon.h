@@ -18,6 +18,7 @@
 #include "policy/config/listen_address.h"
 #include "server/access/acceptor.h"
 #include "server/access/identity.h"
+#include "server/access/owners.h"
 #include "server/base/event_log.h"
 #include "server/engines/engine_channel.h"
 #include "server/session/server_options.h"
@@ -141,6 +142,7 @@ class Daemon {
   std::vector<std::unique_ptr<Device>> devices_;
   PeerTable peers_;
   Identity identity_;
+  Owners owners_;  // of endpoints_
   int listen_fd_ = -1;
   std::unique_ptr<SessionManager> manager_;
   std::unique_ptr<DurationProfiles> profiles_;

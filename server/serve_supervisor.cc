@@ -34,6 +34,7 @@
 #include "server/access/acceptor.h"
 #include "server/access/arrivals.h"
 #include "server/access/identity.h"
+#include "server/access/owners.h"
 #include "server/access/peer_table.h"
 #include "server/base/event_log.h"
 #include "server/base/grpc_limits.h"
@@ -186,6 +187,7 @@ class Supervisor final : public EndpointHost {
   IsolationGroups groups_;
   Identity identity_;
   PeerTable peers_;
+  Owners owners_;  // of endpoints_
   EventLog events_;
   TenantAccounts accounts_{0};  // only takes the limits, which engines enforce
   SettingsStore settings_;
@@ -237,10 +239,11 @@ absl::Status Supervisor::Start() {
 
 absl::Status Supervisor::StartServices() {
   StartQuietGrpc();
+  events_.KnowOwners([this](uint64_t endpoint) { return owners_.OfNumber(endpoint); });
   calls_ = std::make_unique<EngineCalls>(running_, kEnginesTimeout);
   const auto changed = [this] { errands_.Post([this] { engines_->Reload(); }); };
-  admin_ =
-      std::make_unique<SupervisorService>(*calls_, settings_, changed, events_, identity_, peers_);
+  admin_ = std::make_unique<SupervisorService>(*calls_, settings_, changed, events_, owners_,
+                                               identity_, peers_);
   if (!startup_.flags.config_file.empty()) {
     admin_->OnReload([this](const std::string& who, SupervisorService::Reloaded done) {
       errands_.Post([this, who, done = std::move(done)] {
@@ -251,8 +254,10 @@ absl::Status Supervisor::StartServices() {
   }
   refusals_ = std::make_unique<RefusalService>(peers_);
   grpc::EnableDefaultHealthCheckService(true);  // gRPC implements grpc.health.v1
-  DETSHARE_ASSIGN_OR_RETURN(endpoints_, TenantEndpoints::Create(runtime_directory_, *this));
-  endpoint_service_ = std::make_unique<TenantEndpointService>(*endpoints_, peers_, identity_);
+  DETSHARE_ASSIGN_OR_RETURN(endpoints_,
+                            TenantEndpoints::Create(runtime_directory_, *this, owners_));
+  endpoint_service_ =
+      std::make_unique<TenantEndpointService>(*endpoints_, events_, peers_, identity_);
   reflection_ = std::make_unique<ReflectionService>(std::vector<std::string>{
       "detshare.proto.Admin", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"});
   grpc::ServerBuilder operators, refused;
@@ -275,7 +280,7 @@ absl::Status Supervisor::ServeHttp() {
   for (const policy::Tenant& tenant : daemon_.server.tenants)
     watched.tenants.push_back(tenant.name);
   watched.max_sessions = daemon_.server.max_sessions;
-  observer_ = std::make_unique<EnginesObserver>(watched);
+  observer_ = std::make_unique<EnginesObserver>(owners_, watched);
   DETSHARE_ASSIGN_OR_RETURN(http_, ServePages(*daemon_.http, daemon_.http_mode, daemon_.dashboard,
                                               [this](const HttpRequest& request) {
                                                 return observer_->Respond(request);

@@ -18,9 +18,9 @@ int64_t UnixNanoseconds() {
 
 // In the order of DaemonEvent::Kind.
 constexpr std::string_view kNames[] = {
-    "started", "engine-started", "engine-adopted", "engine-ended", "opened", "refused",
-    "ended",   "killed",         "violation",      "limit",        "fault",  "policy",
-    "tenant",  "config",         "trace",          "device-lost"};
+    "started", "engine-started", "engine-adopted", "engine-ended", "opened",     "refused",
+    "ended",   "killed",         "violation",      "limit",        "fault",      "policy",
+    "tenant",  "endpoint",       "config",         "trace",        "device-lost"};
 static_assert(std::size(kNames) == static_cast<size_t>(DaemonEvent::Kind::kDeviceLost) + 1);
 
 }  // namespace
@@ -38,6 +38,7 @@ EventLog::EventLog() : id_(static_cast<uint64_t>(UnixNanoseconds())) {}
 void EventLog::Add(DaemonEvent event) {
   event.text = Printable(event.text, kMaxText);
   event.unix_ns = UnixNanoseconds();
+  if (owner_of_ && event.endpoint != 0) event.owner = owner_of_(event.endpoint);
   if (forward_) forward_(event);
   const MutexLock lock(&mutex_);
   event.number = next_++;

@@ -8,8 +8,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "proto/admin.pb.h"
 #include "proto/mutex.h"
 
 namespace detshare {
@@ -29,6 +31,7 @@ struct DaemonEvent {
     kFault,          // a session's work had a fault
     kPolicy,         // another policy was set
     kTenant,         // a tenant's settings were changed
+    kEndpoint,       // a tenant endpoint was opened or closed, or got another owner
     kConfiguration,  // the configuration was read again
     kTrace,          // a trace was started
     kDeviceLost,
@@ -41,7 +44,9 @@ struct DaemonEvent {
   std::string tenant, program;
   int pid = 0;  // the client's or operator's process; 0: not known
   uint32_t uid = 0;
-  std::string text;  // one line; Add() replaces what is not printable ASCII
+  std::string text;       // one line; Add() replaces what is not printable ASCII
+  uint64_t endpoint = 0;  // the number of the tenant endpoint that it concerns; 0: none
+  proto::Owner owner;     // of that endpoint; Add() sets it if the log knows owners
 };
 
 // Returns a name such as "opened" or "device-lost".
@@ -62,6 +67,9 @@ class EventLog {
   // threads add events.
   void Forward(std::function<void(const DaemonEvent&)> to) { forward_ = std::move(to); }
 
+  // Returns the owner of the endpoint with this number. Called before other threads add events.
+  void KnowOwners(std::function<proto::Owner(uint64_t endpoint)> of) { owner_of_ = std::move(of); }
+
   struct Page {
     std::vector<DaemonEvent> events;  // in order of their numbers
     uint64_t next = 1;                // the number of the first event after this page
@@ -79,6 +87,7 @@ class EventLog {
 
   const uint64_t id_;
   std::function<void(const DaemonEvent&)> forward_;  // empty: events stay here
+  std::function<proto::Owner(uint64_t)> owner_of_;   // empty: no owners are known here
   mutable Mutex mutex_;
   std::deque<DaemonEvent> events_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;

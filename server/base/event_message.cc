@@ -15,6 +15,8 @@ proto::Event ToMessage(const DaemonEvent& event) {
   message.set_pid(event.pid);
   message.set_uid(event.uid);
   message.set_text(event.text);
+  message.set_endpoint(event.endpoint);
+  *message.mutable_owner() = event.owner;
   return message;
 }
 
@@ -27,6 +29,7 @@ DaemonEvent FromMessage(const proto::Event& message) {
   event.pid = message.pid();
   event.uid = message.uid();
   event.text = message.text();
+  event.endpoint = message.endpoint();
   return event;
 }
 

@@ -64,6 +64,15 @@ void AddEvents(const EventLog& log, const proto::GetEventsRequest& request,
   }
 }
 
+void AddOwners(const Owners& owners, proto::Status* status) {
+  for (proto::SessionStatus& session : *status->mutable_sessions()) {
+    if (!session.endpoint().empty())
+      *session.mutable_owner() = owners.OfEndpoint(session.endpoint());
+  }
+  for (proto::TenantUse& tenant : *status->mutable_tenants())
+    *tenant.mutable_owner() = owners.OfTenant(tenant.name());
+}
+
 void DescribePolicies(const proto::PolicySetting& current, proto::Policies* policies) {
   *policies->mutable_current() = current;
   for (const std::string& name : policy::PolicyNames()) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "proto/admin.pb.h"
+#include "server/access/owners.h"
 #include "server/access/peer_table.h"
 #include "server/base/event_log.h"
 
@@ -34,6 +35,8 @@ DaemonEvent EventBy(const Peer& peer, DaemonEvent::Kind kind, std::string tenant
 // Adds the events that `request` asks for, of those for which `visible` returns true.
 void AddEvents(const EventLog& log, const proto::GetEventsRequest& request,
                const std::function<bool(const DaemonEvent&)>& visible, proto::Events* events);
+// Adds whose sessions and tenants they are.
+void AddOwners(const Owners& owners, proto::Status* status);
 // Describes all policies.
 void DescribePolicies(const proto::PolicySetting& current, proto::Policies* policies);
 

@@ -79,11 +79,12 @@ void Describe(const FetchedTrace& fetched, proto::SessionTrace* trace) {
 
 }  // namespace
 
-AdminService::AdminService(SessionManager& manager, SettingsStore& settings,
+AdminService::AdminService(SessionManager& manager, SettingsStore& settings, const Owners& owners,
                            const Identity& identity, PeerTable& peers, std::string backend,
                            std::string socket, std::optional<std::string> group)
     : manager_(manager),
       settings_(settings),
+      owners_(owners),
       identity_(identity),
       peers_(peers),
       backend_(std::move(backend)),
@@ -133,6 +134,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
     proto::SessionStatus* const one = status->add_sessions();
     one->set_session(info.id);
     one->set_tenant(info.request.tenant);
+    if (info.request.endpoint != nullptr) one->set_endpoint(info.request.endpoint->name);
     one->set_pid(info.request.pid);
     one->set_uid(info.request.owner.uid);
     one->set_program(info.request.program);
@@ -179,6 +181,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
     tenant->set_refusals(account->refusals());
     tenant->set_devices_limit(limits.devices);
   }
+  AddOwners(owners_, status);
 }
 
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,

@@ -12,6 +12,7 @@
 #include "proto/admin.grpc.pb.h"
 #include "proto/mutex.h"
 #include "server/access/identity.h"
+#include "server/access/owners.h"
 #include "server/access/peer_table.h"
 #include "server/base/event_log.h"
 #include "server/services/settings_store.h"
@@ -35,8 +36,8 @@ class AdminService final : public proto::Admin::CallbackService {
 
   // `backend` and `socket` are for display. `group` is the isolation group whose engine this
   // process is; nothing: it serves all programs of the host.
-  AdminService(SessionManager& manager, SettingsStore& settings, const Identity& identity,
-               PeerTable& peers, std::string backend, std::string socket,
+  AdminService(SessionManager& manager, SettingsStore& settings, const Owners& owners,
+               const Identity& identity, PeerTable& peers, std::string backend, std::string socket,
                std::optional<std::string> group = std::nullopt);
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
@@ -88,6 +89,7 @@ class AdminService final : public proto::Admin::CallbackService {
 
   SessionManager& manager_;
   SettingsStore& settings_;
+  const Owners& owners_;  // none in an engine, which does not own the endpoints
   const Identity& identity_;
   PeerTable& peers_;
   const std::string backend_;

@@ -248,6 +248,7 @@ void ControlService::NoteRefusal(const proto::OpenSessionRequest& request,
     event.pid = peer->pid;
     event.uid = peer->uid;
     if (peer->tenant.ok()) event.tenant = *peer->tenant;
+    if (peer->endpoint != nullptr) event.endpoint = peer->endpoint->number;
   }
   manager_.events().Add(std::move(event));
 }

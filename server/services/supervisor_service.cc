@@ -68,9 +68,11 @@ void Hide(const std::function<bool(uid_t)>& visible, proto::Status* status) {
 
 SupervisorService::SupervisorService(EngineCalls& engines, SettingsStore& settings,
                                      std::function<void()> settings_changed, EventLog& events,
-                                     const Identity& identity, PeerTable& peers)
+                                     const Owners& owners, const Identity& identity,
+                                     PeerTable& peers)
     : engines_(engines),
       settings_(settings),
+      owners_(owners),
       settings_changed_(std::move(settings_changed)),
       events_(events),
       identity_(identity),
@@ -112,6 +114,7 @@ void SupervisorService::Describe(const Peer& peer, proto::Status* status) {
     }
     AddStatus(*reply.status, status);
   }
+  AddOwners(owners_, status);
 }
 
 grpc::ServerUnaryReactor* SupervisorService::GetStatus(grpc::CallbackServerContext* context,

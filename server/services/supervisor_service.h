@@ -11,6 +11,7 @@
 #include "proto/admin.grpc.pb.h"
 #include "proto/control.grpc.pb.h"
 #include "server/access/identity.h"
+#include "server/access/owners.h"
 #include "server/access/peer_table.h"
 #include "server/base/event_log.h"
 #include "server/services/engine_calls.h"
@@ -24,7 +25,7 @@ class SupervisorService final : public proto::Admin::CallbackService {
   // `settings` are those of engines that begin later. `settings_changed` lets the engines that run
   // read them, too; it does not wait, and any thread may call it. All arguments outlive this object.
   SupervisorService(EngineCalls& engines, SettingsStore& settings,
-                    std::function<void()> settings_changed, EventLog& events,
+                    std::function<void()> settings_changed, EventLog& events, const Owners& owners,
                     const Identity& identity, PeerTable& peers);
 
   // Reads the configuration again, on a thread of its own, and calls `done` once.
@@ -82,6 +83,7 @@ class SupervisorService final : public proto::Admin::CallbackService {
 
   EngineCalls& engines_;
   SettingsStore& settings_;
+  const Owners& owners_;
   const std::function<void()> settings_changed_;
   EventLog& events_;
   const Identity& identity_;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "policy/config/config.h"
 #include "policy/status_macros.h"
+#include "proto/owner.h"
 #include "server/access/acceptor.h"
 #include "server/base/errno_text.h"
 #include "server/base/grpc_status.h"
@@ -29,6 +30,7 @@ namespace {
 constexpr char kSocketName[] = "detshared.sock";
 constexpr char kFolder[] = "endpoints";
 constexpr char kSessions[] = "sessions";
+constexpr char kNoEndpoint[] = "there is no such endpoint";
 constexpr size_t kMaxListBytes = 16 << 20;
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
@@ -40,6 +42,10 @@ std::string ByDescriptor(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
 // An endpoint's name is also the name of a directory. So it must not be hidden or lead elsewhere.
 bool IsEndpointName(const std::string& name) {
   return IsTenantName(name) && absl::ascii_isalnum(static_cast<unsigned char>(name.front()));
+}
+
+std::string DirectoryOf(const std::string& endpoint) {
+  return absl::StrCat(kFolder, "/", endpoint);
 }
 
 int OpenDirectory(const std::string& path) {
@@ -96,17 +102,17 @@ absl::StatusOr<int> ListenIn(int directory_fd, const std::string& beside) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(
-    const std::string& runtime_directory, EndpointHost& host) {
+    const std::string& runtime_directory, EndpointHost& host, Owners& owners) {
   std::unique_ptr<TenantEndpoints> endpoints(
-      new TenantEndpoints(absl::StrCat(runtime_directory, "/", kFolder), host));
+      new TenantEndpoints(absl::StrCat(runtime_directory, "/", kFolder), host, owners));
   DETSHARE_ASSIGN_OR_RETURN(const int fd, MakeDirectory(endpoints->directory_, 0700));
   close(fd);
   endpoints->Restore();
   return endpoints;
 }
 
-TenantEndpoints::TenantEndpoints(std::string directory, EndpointHost& host)
-    : directory_(std::move(directory)), host_(host) {}
+TenantEndpoints::TenantEndpoints(std::string directory, EndpointHost& host, Owners& owners)
+    : directory_(std::move(directory)), host_(host), owners_(owners) {}
 
 TenantEndpoints::~TenantEndpoints() {
   StopAccepting();
@@ -129,12 +135,13 @@ void TenantEndpoints::SaveUse() {
   if (!endpoints_.empty()) Save();
 }
 
-absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& wanted) {
+absl::StatusOr<TenantEndpoints::Opened> TenantEndpoints::Open(const proto::TenantEndpoint& wanted) {
   if (!IsEndpointName(wanted.name())) {
     return absl::InvalidArgumentError(
         "an endpoint's name has 1 to 64 letters, digits, or any of -_.@, and begins with a letter "
         "or digit");
   }
+  DETSHARE_RETURN_IF_ERROR(CheckOwner(wanted.owner()));
   const MutexLock lock(&mutex_);
   if (stopped_) return absl::UnavailableError("the daemon ends");
   if (endpoints_.size() >= kMaxEndpoints && endpoints_.count(wanted.name()) == 0)
@@ -142,7 +149,20 @@ absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& w
         absl::StrCat("there are ", kMaxEndpoints, " endpoints already"));
   DETSHARE_RETURN_IF_ERROR(Make(wanted, /*in_place=*/false));
   Save();
-  return absl::StrCat(kFolder, "/", wanted.name());
+  return Opened{DirectoryOf(wanted.name()), endpoints_.at(wanted.name()).endpoint};
+}
+
+absl::StatusOr<std::shared_ptr<const TenantEndpoint>> TenantEndpoints::SetOwner(
+    const proto::EndpointOwner& wanted) {
+  DETSHARE_RETURN_IF_ERROR(CheckOwner(wanted.owner()));
+  const MutexLock lock(&mutex_);
+  const auto found = endpoints_.find(wanted.name());
+  if (found == endpoints_.end()) return absl::NotFoundError(kNoEndpoint);
+  OpenEndpoint& open = found->second;
+  open.owner = wanted.owner();
+  owners_.Set(open.endpoint->number, open.endpoint->name, open.endpoint->tenant, open.owner);
+  Save();
+  return open.endpoint;
 }
 
 absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_place) {
@@ -179,32 +199,34 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
   if (!listening.ok()) return listening.status();
   open.listen_fd = *listening;
   next_ = std::max(next_, endpoint.number) + 1;
+  open.owner = wanted.owner();
+  owners_.Set(endpoint.number, endpoint.name, endpoint.tenant, open.owner);
   host_.Begin(open.listen_fd, open.endpoint);
   endpoints_[endpoint.name] = std::move(open);
   return absl::OkStatus();
 }
 
-absl::StatusOr<proto::EndpointUse> TenantEndpoints::Close(const std::string& name) {
+absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::Close(const std::string& name) {
   const MutexLock lock(&mutex_);
-  absl::StatusOr<proto::EndpointUse> closed = CloseLocked(name);
+  absl::StatusOr<Closed> closed = CloseLocked(name);
   if (closed.ok()) Save();
   return closed;
 }
 
-absl::StatusOr<proto::EndpointUse> TenantEndpoints::CloseLocked(const std::string& name) {
+absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::CloseLocked(const std::string& name) {
   const auto found = endpoints_.find(name);
-  if (found == endpoints_.end())
-    return absl::NotFoundError(absl::StrCat("there is no such endpoint"));
+  if (found == endpoints_.end()) return absl::NotFoundError(kNoEndpoint);
   const OpenEndpoint open = std::move(found->second);
   endpoints_.erase(found);
   // Closed before End() looks for open sessions, so a session that is requested later is refused.
   open.endpoint->closed.store(true, std::memory_order_seq_cst);
   if (open.listen_fd >= 0) host_.Stop(open.listen_fd);
   host_.End(*open.endpoint);
+  owners_.Close(open.endpoint->number);
   std::error_code error;
   std::filesystem::remove_all(absl::StrCat(directory_, "/", name), error);
   if (error) LogWarning("cannot remove the directory of endpoint ", name, ": ", error.message());
-  return ToMessage(open.endpoint->use.total());
+  return Closed{ToMessage(open.endpoint->use.total()), open.endpoint};
 }
 
 proto::EndpointList TenantEndpoints::List() const {
@@ -214,6 +236,8 @@ proto::EndpointList TenantEndpoints::List() const {
     proto::TenantEndpoint* const one = list.add_endpoints();
     one->set_name(name);
     one->mutable_tenant()->set_name(open.endpoint->tenant);
+    *one->mutable_owner() = open.owner;
+    one->set_directory(DirectoryOf(name));
     for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
   }
   return list;
@@ -225,6 +249,7 @@ void TenantEndpoints::Save() {
     proto::TenantEndpoint* const one = list.add_endpoints();
     one->set_name(name);
     *one->mutable_tenant() = open.setting;
+    *one->mutable_owner() = open.owner;
     one->set_number(open.endpoint->number);
     *one->mutable_use() = ToMessage(open.endpoint->use.total());
     for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
@@ -246,7 +271,9 @@ void TenantEndpoints::Restore() {
     return;
   }
   const MutexLock lock(&mutex_);
-  for (const proto::TenantEndpoint& endpoint : list.endpoints()) {
+  for (proto::TenantEndpoint& endpoint : *list.mutable_endpoints()) {
+    // The owner is for display, and must not cost the endpoint.
+    if (!CheckOwner(endpoint.owner()).ok()) endpoint.clear_owner();
     absl::Status made = IsEndpointName(endpoint.name())
                             ? Make(endpoint, /*in_place=*/true)
                             : absl::InvalidArgumentError("the name is not valid for an endpoint");
@@ -258,45 +285,65 @@ void TenantEndpoints::Restore() {
 
 // ---- the service
 
-absl::Status TenantEndpointService::MayAdminister(grpc::CallbackServerContext* context,
-                                                  std::string* who) const {
-  DETSHARE_ASSIGN_OR_RETURN(const Peer peer, peers_.Find(context->peer()));
-  *who = Who(peer);
-  return identity_.MayAdminister(peer);
+absl::StatusOr<Peer> TenantEndpointService::MayAdminister(
+    grpc::CallbackServerContext* context) const {
+  DETSHARE_ASSIGN_OR_RETURN(Peer peer, peers_.Find(context->peer()));
+  DETSHARE_RETURN_IF_ERROR(identity_.MayAdminister(peer));
+  return peer;
+}
+
+void TenantEndpointService::Note(const Peer& peer, const TenantEndpoint& endpoint,
+                                 const std::string& what) {
+  LogInfo("endpoint ", endpoint.name, " ", what, " (", Who(peer), ")");
+  DaemonEvent event = EventBy(peer, DaemonEvent::Kind::kEndpoint, endpoint.tenant,
+                              absl::StrCat("endpoint ", endpoint.name, " ", what));
+  event.endpoint = endpoint.number;
+  events_.Add(std::move(event));
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::OpenEndpoint(grpc::CallbackServerContext* context,
                                                               const proto::TenantEndpoint* wanted,
-                                                              proto::OpenedEndpoint* opened) {
-  std::string who;
-  if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
-    return FinishUnary(context, allowed);
-  absl::StatusOr<std::string> directory = endpoints_.Open(*wanted);
-  if (!directory.ok()) return FinishUnary(context, directory.status());
-  LogInfo("endpoint ", wanted->name(), " is open (", who, ")");
-  opened->set_directory(*std::move(directory));
+                                                              proto::OpenedEndpoint* reply) {
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  absl::StatusOr<TenantEndpoints::Opened> opened = endpoints_.Open(*wanted);
+  if (!opened.ok()) return FinishUnary(context, opened.status());
+  Note(*peer, *opened->endpoint, "is open");
+  reply->set_directory(std::move(opened->directory));
+  return FinishUnary(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* TenantEndpointService::SetEndpointOwner(
+    grpc::CallbackServerContext* context, const proto::EndpointOwner* wanted,
+    proto::EndpointOwner* in_force) {
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  const auto endpoint = endpoints_.SetOwner(*wanted);
+  if (!endpoint.ok()) return FinishUnary(context, endpoint.status());
+  Note(*peer, **endpoint,
+       IsEmpty(wanted->owner()) ? "has no known owner"
+                                : absl::StrCat("belongs to ", OwnerText(wanted->owner())));
+  *in_force = *wanted;
   return FinishUnary(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::CloseEndpoint(
     grpc::CallbackServerContext* context, const proto::CloseEndpointRequest* request,
     proto::CloseEndpointReply* reply) {
-  std::string who;
-  if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
-    return FinishUnary(context, allowed);
-  absl::StatusOr<proto::EndpointUse> use = endpoints_.Close(request->name());
-  if (!use.ok()) return FinishUnary(context, use.status());
-  LogInfo("endpoint ", request->name(), " is closed (", who, ")");
-  *reply->mutable_use() = *std::move(use);
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  absl::StatusOr<TenantEndpoints::Closed> closed = endpoints_.Close(request->name());
+  if (!closed.ok()) return FinishUnary(context, closed.status());
+  Note(*peer, *closed->endpoint, "is closed");
+  *reply->mutable_use() = std::move(closed->use);
   return FinishUnary(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::GetEndpoints(grpc::CallbackServerContext* context,
                                                               const proto::GetEndpointsRequest*,
                                                               proto::EndpointList* list) {
-  std::string who;
-  if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
-    return FinishUnary(context, allowed);
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
+  if (!peer.ok()) return FinishUnary(context, peer.status());
   *list = endpoints_.List();
   return FinishUnary(context, absl::OkStatus());
 }

@@ -28,8 +28,10 @@
 #include "proto/mutex.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "server/access/identity.h"
+#include "server/access/owners.h"
 #include "server/access/peer_table.h"
 #include "server/access/tenant_endpoint.h"
+#include "server/base/event_log.h"
 #include "server/services/endpoint_host.h"
 
 namespace detshare {
@@ -40,17 +42,27 @@ class TenantEndpoints {
   static constexpr size_t kMaxEndpoints = 512;
 
   // Opens again the endpoints that an earlier daemon had, in the same directories, because
-  // containers have them mounted. The host outlives this object.
+  // containers have them mounted. The host and the owners, which it keeps true, outlive this object.
   static absl::StatusOr<std::unique_ptr<TenantEndpoints>> Create(
-      const std::string& runtime_directory, EndpointHost& host);
+      const std::string& runtime_directory, EndpointHost& host, Owners& owners);
   ~TenantEndpoints();  // the directories stay
   TenantEndpoints(const TenantEndpoints&) = delete;
   TenantEndpoints& operator=(const TenantEndpoints&) = delete;
 
-  // Implement the service's calls (proto/tenant_endpoint.proto). Open() returns the endpoint's
-  // directory, relative to the runtime directory.
-  absl::StatusOr<std::string> Open(const proto::TenantEndpoint& wanted);
-  absl::StatusOr<proto::EndpointUse> Close(const std::string& name);
+  struct Opened {
+    std::string directory;  // relative to the runtime directory
+    std::shared_ptr<const TenantEndpoint> endpoint;
+  };
+  struct Closed {
+    proto::EndpointUse use;
+    std::shared_ptr<const TenantEndpoint> endpoint;
+  };
+
+  // Implement the service's calls (proto/tenant_endpoint.proto).
+  absl::StatusOr<Opened> Open(const proto::TenantEndpoint& wanted);
+  absl::StatusOr<std::shared_ptr<const TenantEndpoint>> SetOwner(
+      const proto::EndpointOwner& wanted);
+  absl::StatusOr<Closed> Close(const std::string& name);
   proto::EndpointList List() const;
 
   // Accepts no more connections and opens no more endpoints.
@@ -61,13 +73,13 @@ class TenantEndpoints {
     std::shared_ptr<TenantEndpoint> endpoint;
     int listen_fd = -1;  // the host owns it
     proto::TenantSetting setting;
+    proto::Owner owner;
   };
 
-  TenantEndpoints(std::string directory, EndpointHost& host);
+  TenantEndpoints(std::string directory, EndpointHost& host, Owners& owners);
   absl::Status Make(const proto::TenantEndpoint& wanted, bool in_place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<proto::EndpointUse> CloseLocked(const std::string& name)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Closed> CloseLocked(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Restore();
   void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Saves the list once more for what the endpoints' sessions have used; not without endpoints.
@@ -76,6 +88,7 @@ class TenantEndpoints {
 
   const std::string directory_;
   EndpointHost& host_;
+  Owners& owners_;
 
   mutable Mutex mutex_;
   std::map<std::string, OpenEndpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
@@ -86,12 +99,16 @@ class TenantEndpoints {
 // The gRPC service that opens, closes and lists endpoints for operators.
 class TenantEndpointService final : public proto::TenantEndpoints::CallbackService {
  public:
-  TenantEndpointService(TenantEndpoints& endpoints, PeerTable& peers, const Identity& identity)
-      : endpoints_(endpoints), peers_(peers), identity_(identity) {}
+  TenantEndpointService(TenantEndpoints& endpoints, EventLog& events, PeerTable& peers,
+                        const Identity& identity)
+      : endpoints_(endpoints), events_(events), peers_(peers), identity_(identity) {}
 
   grpc::ServerUnaryReactor* OpenEndpoint(grpc::CallbackServerContext* context,
                                          const proto::TenantEndpoint* wanted,
                                          proto::OpenedEndpoint* opened) override;
+  grpc::ServerUnaryReactor* SetEndpointOwner(grpc::CallbackServerContext* context,
+                                             const proto::EndpointOwner* wanted,
+                                             proto::EndpointOwner* in_force) override;
   grpc::ServerUnaryReactor* CloseEndpoint(grpc::CallbackServerContext* context,
                                           const proto::CloseEndpointRequest* request,
                                           proto::CloseEndpointReply* reply) override;
@@ -100,10 +117,13 @@ class TenantEndpointService final : public proto::TenantEndpoints::CallbackServi
                                          proto::EndpointList* list) override;
 
  private:
-  // Returns whether the caller may administer, and in `who` its credentials for the log.
-  absl::Status MayAdminister(grpc::CallbackServerContext* context, std::string* who) const;
+  // Returns the caller, if it may administer.
+  absl::StatusOr<Peer> MayAdminister(grpc::CallbackServerContext* context) const;
+  // Tells the log and the events what `peer` did with the endpoint.
+  void Note(const Peer& peer, const TenantEndpoint& endpoint, const std::string& what);
 
   TenantEndpoints& endpoints_;
+  EventLog& events_;
   PeerTable& peers_;
   const Identity& identity_;
 };

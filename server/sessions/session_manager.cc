@@ -70,6 +70,7 @@ DaemonEvent About(uint64_t id, const SessionRequest& request, DaemonEvent::Kind 
   event.program = request.program;
   event.pid = request.pid;
   event.uid = request.owner.uid;
+  if (request.endpoint != nullptr) event.endpoint = request.endpoint->number;
   event.text = std::move(text);
   return event;
 }

@@ -13,8 +13,9 @@
 
 namespace detshare {
 
-EnginesObserver::EnginesObserver(Options options)
-    : options_(std::move(options)),
+EnginesObserver::EnginesObserver(const Owners& owners, Options options)
+    : owners_(owners),
+      options_(std::move(options)),
       max_sessions_(options_.max_sessions),
       pages_([this] { return Observe(); }, [] { return absl::OkStatus(); }, options_.dashboard) {
   for (const std::string& tenant : options_.tenants) sum_.Reserve(tenant);
@@ -139,6 +140,7 @@ Observation EnginesObserver::Observe() {
   all.uptime_seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   all.process = ReadProcessFigures();
   if (max_sessions_ != 0) all.max_sessions = max_sessions_;
+  for (auto& [name, tenant] : all.tenants) tenant.owner = owners_.OfTenant(name);
   return all;
 }
 

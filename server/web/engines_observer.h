@@ -16,6 +16,7 @@
 
 #include "proto/mutex.h"
 #include "proto/observation.grpc.pb.h"
+#include "server/access/owners.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/running_engines.h"
 #include "server/web/engine_sum.h"
@@ -39,7 +40,8 @@ class EnginesObserver {
     std::chrono::milliseconds silence{10'000};
     std::chrono::milliseconds beginning{30'000};  // in which a new process need not reply
   };
-  explicit EnginesObserver(Options options);
+  // `owners` outlives this object.
+  EnginesObserver(const Owners& owners, Options options);
   ~EnginesObserver();
   EnginesObserver(const EnginesObserver&) = delete;
   EnginesObserver& operator=(const EnginesObserver&) = delete;
@@ -69,6 +71,7 @@ class EnginesObserver {
   void TakeChanges();
   void Ask(double seconds);
 
+  const Owners& owners_;
   const Options options_;
   const Clock::time_point begin_ = Clock::now();
 

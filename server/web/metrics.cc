@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/owner.h"
 #include "proto/ring_abi.h"
 #include "proto/version.h"
 #include "server/services/settings_store.h"
@@ -211,6 +212,22 @@ const std::vector<Entry>& Entries() {
       {{"detshare_tenant_info", kGauge, "tenant,class",
         "A tenant and its class (unset, latency, batch); always 1"},
        OfTenantsAndClasses([](const T&) { return uint64_t{1}; })},
+      {{"detshare_tenant_owner_info", kGauge, "tenant,namespace,pod,container,user,job",
+        "Whose work the tenant's is, if its endpoints say so; always 1. Labels that are not known "
+        "are empty"},
+       [](const O& seen, Out& out) {
+         for (const auto& [name, tenant] : seen.tenants) {
+           const proto::Owner& owner = tenant.owner;
+           if (IsEmpty(owner)) continue;
+           out.Add({{"tenant", name},
+                    {"namespace", owner.namespace_()},
+                    {"pod", owner.pod()},
+                    {"container", owner.container()},
+                    {"user", owner.user()},
+                    {"job", owner.job()}},
+                   uint64_t{1});
+         }
+       }},
       {{"detshare_operations_total", kCounter, "tenant,kind",
         "Operations that were given to the hardware: launch, graph, copy, fill, other (events, "
         "waits, memory operations)"},

@@ -13,6 +13,7 @@
 #include "coroutine_runtime/work_totals.h"
 #include "policy/config/tenant_quota.h"
 #include "policy/policy.h"
+#include "proto/admin.pb.h"
 #include "server/sessions/tenant_use.h"
 #include "server/web/process_figures.h"
 
@@ -33,6 +34,7 @@ struct TenantSamples {
 
 struct TenantObservation {
   policy::Tenant tenant;
+  proto::Owner owner;  // as Owners::OfTenant()
   TenantUse use;
   TenantQuota quota;
   WorkTotals work;

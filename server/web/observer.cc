@@ -67,9 +67,11 @@ SessionObservation Describe(const SessionManager::SessionInfo& info) {
 
 }  // namespace
 
-Observer::Observer(SessionManager& manager, const SettingsStore& settings, Options options)
+Observer::Observer(SessionManager& manager, const SettingsStore& settings, const Owners& owners,
+                   Options options)
     : manager_(manager),
       settings_(settings),
+      owners_(owners),
       options_(std::move(options)),
       sampler_(manager.devices().size()),
       pages_([this] { return Observe(); },
@@ -163,7 +165,10 @@ Observation Observer::Observe() {
     if (tenant != seen.tenants.end()) tenant->second.quota = account->limits();
   }
   for (const auto& [name, samples] : sampler_.tenants()) seen.tenants[name].samples = samples;
-  for (auto& [name, tenant] : seen.tenants) tenant.tenant.name = name;
+  for (auto& [name, tenant] : seen.tenants) {
+    tenant.tenant.name = name;
+    tenant.owner = owners_.OfTenant(name);
+  }
   return seen;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "proto/mutex.h"
+#include "server/access/owners.h"
 #include "server/services/settings_store.h"
 #include "server/sessions/session_manager.h"
 #include "server/web/http_server.h"
@@ -27,7 +28,8 @@ class Observer {
     bool dashboard = true;       // the dashboard, and the JSON that it shows
     bool own_thread = true;      // false: the owner calls Look()
   };
-  Observer(SessionManager& manager, const SettingsStore& settings, Options options);
+  Observer(SessionManager& manager, const SettingsStore& settings, const Owners& owners,
+           Options options);
   ~Observer();
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
@@ -43,6 +45,7 @@ class Observer {
 
   SessionManager& manager_;
   const SettingsStore& settings_;
+  const Owners& owners_;
   const Options options_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "proto/owner.h"
 #include "proto/ring_abi.h"
 #include "proto/version.h"
 #include "server/services/settings_store.h"
@@ -29,6 +30,14 @@ ordered_json Tail(const DurationCounts& counts) {
 
 ordered_json Promised(policy::Nanoseconds slo) {
   return slo > 0 ? ordered_json(Milliseconds(slo)) : ordered_json();
+}
+
+// Returns null if nobody is known.
+ordered_json OwnerJson(const proto::Owner& owner) {
+  if (IsEmpty(owner)) return nullptr;
+  return {{"text", OwnerText(owner)}, {"namespace", owner.namespace_()},
+          {"pod", owner.pod()},       {"container", owner.container()},
+          {"user", owner.user()},     {"job", owner.job()}};
 }
 
 ordered_json Limit(uint64_t limit) { return limit != 0 ? ordered_json(limit) : ordered_json(); }
@@ -62,6 +71,7 @@ ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& rec
     waits.push_back({{"for", holder}, {"seconds", seconds}});
   return {
       {"name", tenant.tenant.name},
+      {"owner", OwnerJson(tenant.owner)},
       {"class", NameOf(tenant.tenant.tenant_class)},
       {"exclusive", tenant.tenant.exclusive},
       {"sessions", tenant.use.open},

@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "proto/owner.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/owner_json.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -27,6 +29,7 @@ std::string EventText(const proto::Event& event) {
                       event.kind());
   if (event.session() != 0) absl::StrAppend(&line, " session ", event.session());
   if (!event.tenant().empty()) absl::StrAppend(&line, " tenant ", event.tenant());
+  if (!IsEmpty(event.owner())) absl::StrAppend(&line, " (", OwnerText(event.owner()), ")");
   if (event.pid() != 0) absl::StrAppend(&line, " pid ", event.pid());
   if (!event.program().empty()) absl::StrAppend(&line, " ", event.program());
   if (!event.text().empty()) absl::StrAppend(&line, ": ", event.text());
@@ -41,6 +44,7 @@ std::string EventJson(const proto::Event& event) {
       {"kind", event.kind()},
       {"session", event.session()},
       {"tenant", event.tenant()},
+      {"owner", OwnerJson(event.owner())},
       {"program", event.program()},
       {"pid", event.pid()},
       {"uid", event.uid()},

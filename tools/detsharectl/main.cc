@@ -367,9 +367,21 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
       "open",
       "Open an endpoint and print its directory, to be mounted as /run/detshare; first close an "
       "endpoint of the same name");
+  CLI::App* const own = endpoint->add_subcommand(
+      "owner",
+      "Say whose an open endpoint is, in place of what was said before; no option: unknown");
   CLI::App* const close = endpoint->add_subcommand("close", "Close an endpoint; its sessions end");
-  for (CLI::App* command : {open, close})
+  for (CLI::App* command : {open, own, close})
     command->add_option("NAME", options.endpoint.name, "The endpoint")->required();
+  for (CLI::App* command : {open, own}) {
+    OwnerFlags& owner = options.endpoint.owner;
+    command
+        ->add_option("--pod", owner.pod,
+                     "The pod and container behind it, for status, events and metrics")
+        ->type_name("NAMESPACE/POD[/CONTAINER]");
+    command->add_option("--user", owner.user, "The user behind it")->type_name("NAME");
+    command->add_option("--job", owner.job, "The job behind it")->type_name("NAME");
+  }
   TenantFlags& flags = options.endpoint.tenant;
   open->add_option("--tenant", flags.name,
                    "Tenant of the programs that use the endpoint [the endpoint's name]")
@@ -402,6 +414,7 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
   open->add_option("--slo-tpot", flags.slo_tpot, "Objective for the time per output token")
       ->type_name("TIME");
   decide(open, OpenEndpoint);
+  decide(own, SetEndpointOwner);
   decide(close, CloseEndpoint);
 }
 
@@ -481,7 +494,7 @@ void AddEvents(CLI::App& app, Options& options, Action& action) {
   events->add_option("--kind", what.kind, "Show only events of this kind")
       ->check(CLI::IsMember({"started", "engine-started", "engine-adopted", "engine-ended",
                              "opened", "refused", "ended", "killed", "violation", "limit", "fault",
-                             "policy", "tenant", "config", "trace", "device-lost"}));
+                             "policy", "tenant", "endpoint", "config", "trace", "device-lost"}));
   events->footer("The daemon keeps the latest 4096 events. --json prints one object on each line.");
   events->final_callback([&] {
     action = [&] {

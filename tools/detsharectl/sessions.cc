@@ -9,7 +9,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/owner.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/owner_json.h"
 #include "tools/detsharectl/status.h"
 #include "tools/text/table.h"
 
@@ -31,6 +33,7 @@ std::string UserName(uint32_t uid) {
 }
 
 struct TenantUse {
+  proto::Owner owner;
   std::string tenant_class = "unset";
   double weight = 1;
   uint64_t sessions = 0, device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0,
@@ -54,6 +57,10 @@ std::map<std::string, TenantUse> Add(const proto::Status& status, const proto::T
     use.bytes_copied += session.bytes_copied();
     use.migrations += session.migrations();
   }
+  for (const proto::TenantUse& tenant : status.tenants()) {
+    const auto found = uses.find(tenant.name());
+    if (found != uses.end()) found->second.owner = tenant.owner();
+  }
   return uses;
 }
 
@@ -61,16 +68,17 @@ std::map<std::string, TenantUse> Add(const proto::Status& status, const proto::T
 
 std::string SessionsText(const proto::Status& status, size_t width) {
   if (status.sessions_size() == 0) return "No sessions.\n";
-  text::Table table({"SESSION", "TENANT", "USER", "PID", "PROGRAM", "DEVICES", "PARTITION",
+  text::Table table({"SESSION", "TENANT", "OWNER", "USER", "PID", "PROGRAM", "DEVICES", "PARTITION",
                      "MEMORY", "PINNED", "OPERATIONS", "MIGRATIONS", "AGE", "STATE"});
   for (const proto::SessionStatus& session : status.sessions()) {
-    table.Add({absl::StrCat(session.session()), session.tenant(), UserName(session.uid()),
-               session.pid() == 0 ? "-" : absl::StrCat(session.pid()),
+    table.Add({absl::StrCat(session.session()), session.tenant(), OwnerText(session.owner()),
+               UserName(session.uid()), session.pid() == 0 ? "-" : absl::StrCat(session.pid()),
                text::Program(session.program()), DevicesText(session), PartitionText(session),
                Bytes(session.device_memory()), Bytes(session.pinned_memory()),
                Count(session.operations()), Count(session.migrations()), Duration(session.age_ms()),
                session.state()});
   }
+  if (!AnyOwner(status)) table.Drop("OWNER");
   table.MayDrop({"MIGRATIONS", "PINNED", "AGE", "OPERATIONS", "DEVICES", "USER", "PARTITION"});
   return table.ToString(0, width);
 }
@@ -83,13 +91,15 @@ std::string TenantUseText(const proto::Status& status, const proto::Tenants& ten
                           size_t width) {
   const std::map<std::string, TenantUse> uses = Add(status, tenants);
   if (uses.empty()) return "No tenant has sessions or settings.\n";
-  text::Table table({"TENANT", "CLASS", "WEIGHT", "SESSIONS", "MEMORY", "PINNED", "OPERATIONS",
-                     "KERNELS", "COPIED", "MIGRATIONS"});
+  text::Table table({"TENANT", "OWNER", "CLASS", "WEIGHT", "SESSIONS", "MEMORY", "PINNED",
+                     "OPERATIONS", "KERNELS", "COPIED", "MIGRATIONS"});
   for (const auto& [name, use] : uses) {
-    table.Add({name, use.tenant_class, absl::StrCat(use.weight), absl::StrCat(use.sessions),
-               Bytes(use.device_memory), Bytes(use.pinned_memory), Count(use.operations),
-               Count(use.kernels), Bytes(use.bytes_copied), Count(use.migrations)});
+    table.Add({name, OwnerText(use.owner), use.tenant_class, absl::StrCat(use.weight),
+               absl::StrCat(use.sessions), Bytes(use.device_memory), Bytes(use.pinned_memory),
+               Count(use.operations), Count(use.kernels), Bytes(use.bytes_copied),
+               Count(use.migrations)});
   }
+  if (!AnyOwner(status)) table.Drop("OWNER");
   table.MayDrop({"MIGRATIONS", "COPIED", "PINNED", "KERNELS", "WEIGHT"});
   return table.ToString(0, width);
 }
@@ -98,6 +108,7 @@ std::string TenantUseJson(const proto::Status& status, const proto::Tenants& ten
   ordered_json list = ordered_json::array();
   for (const auto& [name, use] : Add(status, tenants)) {
     list.push_back({{"name", name},
+                    {"owner", OwnerJson(use.owner)},
                     {"class", use.tenant_class},
                     {"weight", use.weight},
                     {"sessions", use.sessions},

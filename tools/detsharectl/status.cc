@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_join.h"
+#include "proto/owner.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/owner_json.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -71,6 +73,12 @@ std::string DevicesText(const proto::SessionStatus& session) {
   return Positions(session.devices());
 }
 
+bool AnyOwner(const proto::Status& status) {
+  const auto has_owner = [](const auto& one) { return !IsEmpty(one.owner()); };
+  return std::any_of(status.sessions().begin(), status.sessions().end(), has_owner) ||
+         std::any_of(status.tenants().begin(), status.tenants().end(), has_owner);
+}
+
 std::string PartitionText(const proto::SessionStatus& session) {
   return session.partition() + (session.bound() ? " (bound)" : "");
 }
@@ -103,10 +111,11 @@ std::string StatusText(const proto::Status& status, size_t width) {
   out += EnginesText(status, width);
   out += TenantsText(status, width);
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
-  text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "DEVICES", "PARTITION", "MEMORY",
-                        "OUT", "PINNED", "OPERATIONS", "KERNELS", "COPIED", "AGE", "STATE"});
+  text::Table sessions({"SESSION", "TENANT", "OWNER", "PID", "PROGRAM", "DEVICES", "PARTITION",
+                        "MEMORY", "OUT", "PINNED", "OPERATIONS", "KERNELS", "COPIED", "AGE",
+                        "STATE"});
   for (const proto::SessionStatus& session : status.sessions()) {
-    sessions.Add({std::to_string(session.session()), session.tenant(),
+    sessions.Add({std::to_string(session.session()), session.tenant(), OwnerText(session.owner()),
                   session.pid() == 0 ? "-" : std::to_string(session.pid()),
                   text::Program(session.program()), DevicesText(session), PartitionText(session),
                   Bytes(session.device_memory()), Bytes(session.swap().out()),
@@ -114,6 +123,7 @@ std::string StatusText(const proto::Status& status, size_t width) {
                   Count(session.kernels()), Bytes(session.bytes_copied()),
                   Duration(session.age_ms()), session.state()});
   }
+  if (!AnyOwner(status)) sessions.Drop("OWNER");
   sessions.MayDrop(
       {"COPIED", "KERNELS", "OUT", "PINNED", "OPERATIONS", "AGE", "DEVICES", "PARTITION"});
   return out + "\n" + sessions.ToString(0, width);
@@ -146,6 +156,8 @@ std::string StatusJson(const proto::Status& status) {
     sessions.push_back(
         {{"session", session.session()},
          {"tenant", session.tenant()},
+         {"endpoint", session.endpoint()},
+         {"owner", OwnerJson(session.owner())},
          {"pid", session.pid()},
          {"uid", session.uid()},
          {"program", session.program()},
@@ -170,6 +182,7 @@ std::string StatusJson(const proto::Status& status) {
   ordered_json tenants = ordered_json::array();
   for (const proto::TenantUse& tenant : status.tenants()) {
     tenants.push_back({{"name", tenant.name()},
+                       {"owner", OwnerJson(tenant.owner())},
                        {"memory_limit", tenant.memory_limit()},
                        {"memory_used", std::vector<uint64_t>(tenant.memory_used().begin(),
                                                              tenant.memory_used().end())},

@@ -19,6 +19,9 @@ std::string DevicesText(const proto::SessionStatus& session);
 // stays in its time-slice group.
 std::string PartitionText(const proto::SessionStatus& session);
 
+// Whether some session or tenant of the reply has an owner, so that tables have a column for it.
+bool AnyOwner(const proto::Status& status);
+
 // "time-slice groups" or "none". Daemons that do not say so have none.
 std::string PreemptionMode(const proto::DeviceStatus& device);
 

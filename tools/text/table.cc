@@ -145,6 +145,14 @@ void Table::Add(std::vector<std::string> row) {
   rows_.push_back(std::move(row));
 }
 
+void Table::Drop(const std::string& column) {
+  const auto found = std::find(header_.begin(), header_.end(), column);
+  if (found == header_.end()) return;
+  const std::ptrdiff_t at = found - header_.begin();
+  header_.erase(found);
+  for (auto& row : rows_) row.erase(row.begin() + at);
+}
+
 std::string Table::ToString(int indent, size_t width) const {
   Columns columns(header_, rows_);
   if (width == 0) return columns.Lines(indent);

@@ -16,6 +16,8 @@ class Table {
   void Add(std::vector<std::string> row);
   // The columns that a narrow terminal does not show, beginning with the first of these headers.
   void MayDrop(std::vector<std::string> columns) { droppable_ = std::move(columns); }
+  // Leaves the column with this header out, whatever the width.
+  void Drop(const std::string& column);
   bool empty() const { return rows_.empty(); }
   // The header and the rows as lines, each with a newline. A line begins with `indent` spaces, has
   // two spaces between columns, and none at its end.
