@@ -1,5 +1,6 @@
 #include "server/services/admin_service.h"
 
+#include <cuda.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,11 @@
 
 namespace detshare {
 namespace {
+
+uint32_t AttributeOf(const DeviceProperties& properties, CUdevice_attribute attribute) {
+  const auto found = properties.attributes.find(attribute);
+  return found != properties.attributes.end() ? static_cast<uint32_t>(found->second) : 0;
+}
 
 void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Schedule* schedule) {
   const SchedEntityReport& figures = state.figures;
@@ -112,6 +118,9 @@ void AdminService::DescribeSelf(proto::Status* status) {
     one->set_name(properties.name);
     one->set_uuid(FormatUuid(properties.uuid));
     one->set_sm_count(properties.sm_count);
+    one->set_compute_major(AttributeOf(properties, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+    one->set_compute_minor(AttributeOf(properties, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+    one->set_driver_version(properties.driver_version);
     one->set_total_memory(memory.total);
     one->set_used_memory(memory.total - std::min(memory.free, memory.total));
     const absl::Status health = device->health();

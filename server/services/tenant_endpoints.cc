@@ -173,6 +173,8 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
   endpoint.name = wanted.name();
   DETSHARE_ASSIGN_OR_RETURN(endpoint.device_ids, host_.DevicesOf({wanted.device_ids().begin(),
                                                                   wanted.device_ids().end()}));
+  open.allocator = wanted.allocator();
+  if (!in_place) DETSHARE_RETURN_IF_ERROR(CheckAllocator(open.allocator, endpoint.device_ids));
   open.setting = wanted.tenant();
   if (open.setting.name().empty()) open.setting.set_name(wanted.name());
   endpoint.tenant = open.setting.name();
@@ -204,6 +206,45 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
   host_.Begin(open.listen_fd, open.endpoint);
   endpoints_[endpoint.name] = std::move(open);
   return absl::OkStatus();
+}
+
+absl::Status TenantEndpoints::CheckAllocator(const std::string& allocator,
+                                             const std::vector<std::string>& device_ids) const {
+  if (allocator.empty()) return absl::OkStatus();
+  for (const auto& [name, open] : endpoints_) {
+    if (open.allocator.empty() || open.allocator == allocator) continue;
+    const std::vector<std::string>& theirs = open.endpoint->device_ids;
+    // No devices stand for all.
+    bool shared = device_ids.empty() || theirs.empty();
+    for (const std::string& id : device_ids)
+      shared = shared || std::find(theirs.begin(), theirs.end(), id) != theirs.end();
+    if (!shared) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "its device belongs to ", open.allocator, ", which has endpoint ", name,
+        " there: end the programs that use it, then run detsharectl endpoint close ", name));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> TenantEndpoints::Change(const proto::TenantEndpoint& wanted) {
+  const MutexLock lock(&mutex_);
+  if (stopped_) return absl::UnavailableError("the daemon ends");
+  const auto found = endpoints_.find(wanted.name());
+  if (found == endpoints_.end()) return absl::NotFoundError(kNoEndpoint);
+  OpenEndpoint& open = found->second;
+  DETSHARE_ASSIGN_OR_RETURN(
+      const std::vector<std::string> device_ids,
+      host_.DevicesOf({wanted.device_ids().begin(), wanted.device_ids().end()}));
+  if (device_ids != open.endpoint->device_ids)
+    return absl::InvalidArgumentError("an open endpoint's devices cannot change");
+  if (!wanted.tenant().name().empty() && wanted.tenant().name() != open.endpoint->tenant)
+    return absl::InvalidArgumentError("an open endpoint's tenant cannot change");
+  proto::TenantSetting setting = open.setting;
+  setting.MergeFrom(wanted.tenant());
+  DETSHARE_RETURN_IF_ERROR(host_.SetTenant(open.endpoint->number, setting));
+  open.setting = std::move(setting);
+  Save();
+  return DirectoryOf(wanted.name());
 }
 
 absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::Close(const std::string& name) {
@@ -238,6 +279,7 @@ proto::EndpointList TenantEndpoints::List() const {
     one->mutable_tenant()->set_name(open.endpoint->tenant);
     *one->mutable_owner() = open.owner;
     one->set_directory(DirectoryOf(name));
+    one->set_allocator(open.allocator);
     for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
   }
   return list;
@@ -250,6 +292,7 @@ void TenantEndpoints::Save() {
     one->set_name(name);
     *one->mutable_tenant() = open.setting;
     *one->mutable_owner() = open.owner;
+    one->set_allocator(open.allocator);
     one->set_number(open.endpoint->number);
     *one->mutable_use() = ToMessage(open.endpoint->use.total());
     for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
@@ -324,6 +367,19 @@ grpc::ServerUnaryReactor* TenantEndpointService::SetEndpointOwner(
        IsEmpty(wanted->owner()) ? "has no known owner"
                                 : absl::StrCat("belongs to ", OwnerText(wanted->owner())));
   *in_force = *wanted;
+  return FinishUnary(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* TenantEndpointService::ChangeEndpoint(
+    grpc::CallbackServerContext* context, const proto::TenantEndpoint* wanted,
+    proto::OpenedEndpoint* opened) {
+  std::string who;
+  if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
+    return FinishUnary(context, allowed);
+  absl::StatusOr<std::string> directory = endpoints_.Change(*wanted);
+  if (!directory.ok()) return FinishUnary(context, directory.status());
+  LogInfo("endpoint ", wanted->name(), " has other settings (", who, ")");
+  opened->set_directory(*std::move(directory));
   return FinishUnary(context, absl::OkStatus());
 }
 

@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -60,6 +61,8 @@ class TenantEndpoints {
 
   // Implement the service's calls (proto/tenant_endpoint.proto).
   absl::StatusOr<Opened> Open(const proto::TenantEndpoint& wanted);
+  // Returns the endpoint's directory, as Open().
+  absl::StatusOr<std::string> Change(const proto::TenantEndpoint& wanted);
   absl::StatusOr<std::shared_ptr<const TenantEndpoint>> SetOwner(
       const proto::EndpointOwner& wanted);
   absl::StatusOr<Closed> Close(const std::string& name);
@@ -74,10 +77,15 @@ class TenantEndpoints {
     int listen_fd = -1;  // the host owns it
     proto::TenantSetting setting;
     proto::Owner owner;
+    std::string allocator;
   };
 
   TenantEndpoints(std::string directory, EndpointHost& host, Owners& owners);
   absl::Status Make(const proto::TenantEndpoint& wanted, bool in_place)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // FailedPrecondition if another allocator has one of the devices.
+  absl::Status CheckAllocator(const std::string& allocator,
+                              const std::vector<std::string>& device_ids) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Closed> CloseLocked(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Restore();
@@ -109,6 +117,9 @@ class TenantEndpointService final : public proto::TenantEndpoints::CallbackServi
   grpc::ServerUnaryReactor* SetEndpointOwner(grpc::CallbackServerContext* context,
                                              const proto::EndpointOwner* wanted,
                                              proto::EndpointOwner* in_force) override;
+  grpc::ServerUnaryReactor* ChangeEndpoint(grpc::CallbackServerContext* context,
+                                           const proto::TenantEndpoint* wanted,
+                                           proto::OpenedEndpoint* opened) override;
   grpc::ServerUnaryReactor* CloseEndpoint(grpc::CallbackServerContext* context,
                                           const proto::CloseEndpointRequest* request,
                                           proto::CloseEndpointReply* reply) override;

@@ -24,11 +24,19 @@ struct Operator {
     endpoint.set_name(name);
     *endpoint.mutable_tenant() = tenant;
     for (const std::string& device : devices) endpoint.add_device_ids(device);
+    return Open(endpoint);
+  }
+  grpc::Status Open(const proto::TenantEndpoint& endpoint) {
     grpc::ClientContext context;
     proto::OpenedEndpoint opened;
     const grpc::Status status = endpoints->OpenEndpoint(&context, endpoint, &opened);
     directory = opened.directory();
     return status;
+  }
+  grpc::Status Change(const proto::TenantEndpoint& endpoint) {
+    grpc::ClientContext context;
+    proto::OpenedEndpoint opened;
+    return endpoints->ChangeEndpoint(&context, endpoint, &opened);
   }
   grpc::Status Close(const std::string& name) {
     grpc::ClientContext context;

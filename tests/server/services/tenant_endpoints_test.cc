@@ -267,6 +267,97 @@ TEST_CASE("A reload keeps the settings of open endpoints, and they go with the l
   CHECK(TenantsOf(f.me.client).tenants_size() == 2);
 }
 
+TEST_CASE("The settings of an open endpoint change, and its sessions go on") {
+  TestDirectory run;
+  const auto in_run = [&](Daemon::Options& options) {
+    options.server.runtime_directory = run.path;
+  };
+  const auto settings_of = [](Operator& me) {
+    const proto::Tenants tenants = TenantsOf(me.client);
+    REQUIRE(tenants.tenants_size() == 1);
+    return tenants.tenants(0);
+  };
+  proto::TenantEndpoint endpoint;
+  endpoint.set_name("d");
+  endpoint.mutable_tenant()->set_tenant_class("batch");
+  endpoint.mutable_tenant()->set_memory(1 << 20);
+  {
+    TestDaemon daemon(in_run);
+    Operator me(daemon.socket());
+    CHECK(me.Change(endpoint).error_code() == grpc::StatusCode::NOT_FOUND);
+    REQUIRE(me.Open(endpoint).ok());
+    TestClient client(run.path + "/endpoints/d/detshared.sock");
+    REQUIRE(client.Open());
+    CHECK(client.Allocate(2 << 20) == 0);
+
+    proto::TenantEndpoint change;
+    change.set_name("d");
+    change.mutable_tenant()->set_memory(4 << 20);
+    REQUIRE(me.Change(change).ok());
+    CHECK(client.Allocate(2 << 20) != 0);
+    CHECK(settings_of(me).memory() == 4 << 20);
+    CHECK(settings_of(me).tenant_class() == "batch");
+
+    // Nothing changes if a part cannot.
+    change.mutable_tenant()->set_memory(8 << 20);
+    change.mutable_tenant()->set_weight(-1);
+    CHECK(me.Change(change).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    change.mutable_tenant()->clear_weight();
+    change.mutable_tenant()->set_name("other");
+    CHECK(me.Change(change).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    change.mutable_tenant()->clear_name();
+    change.add_device_ids("7");
+    CHECK(me.Change(change).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    CHECK(settings_of(me).memory() == 4 << 20);
+  }
+  // The next daemon has the changed settings.
+  TestDaemon daemon(in_run);
+  Operator me(daemon.socket());
+  CHECK(settings_of(me).memory() == 4 << 20);
+  CHECK(settings_of(me).tenant_class() == "batch");
+}
+
+TEST_CASE("A device of one allocator's endpoints is not opened for another allocator") {
+  TestDirectory run;
+  const auto in_run = [&](Daemon::Options& options) {
+    options.server.runtime_directory = run.path;
+  };
+  const auto endpoint = [](const std::string& name, const std::string& allocator,
+                           const std::string& device) {
+    proto::TenantEndpoint one;
+    one.set_name(name);
+    one.set_allocator(allocator);
+    if (!device.empty()) one.add_device_ids(device);
+    return one;
+  };
+  {
+    TestDaemon daemon(in_run, 2);
+    Operator me(daemon.socket());
+    REQUIRE(me.Open(endpoint("share-0", "device-plugin", "0")).ok());
+    CHECK(me.List().endpoints(0).allocator() == "device-plugin");
+    const grpc::Status refused = me.Open(endpoint("claim-0", "claims", "0"));
+    CHECK(refused.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+    CHECK(refused.error_message() ==
+          "its device belongs to device-plugin, which has endpoint share-0 there: end the programs "
+          "that use it, then run detsharectl endpoint close share-0");
+    // No devices are all devices.
+    CHECK(me.Open(endpoint("claim-0", "claims", "")).error_code() ==
+          grpc::StatusCode::FAILED_PRECONDITION);
+    CHECK(me.Open(endpoint("claim-1", "claims", "1")).ok());
+    CHECK(me.Open(endpoint("share-1", "device-plugin", "0")).ok());
+    // An operator's own endpoint is nobody's account.
+    CHECK(me.Open(endpoint("mine", "", "0")).ok());
+    REQUIRE(me.Close("share-0").ok());
+    REQUIRE(me.Close("share-1").ok());
+    CHECK(me.Open(endpoint("claim-0", "claims", "0")).ok());
+  }
+  // Also after a restart of the daemon.
+  TestDaemon daemon(in_run, 2);
+  Operator me(daemon.socket());
+  CHECK(me.Open(endpoint("share-0", "device-plugin", "0")).error_code() ==
+        grpc::StatusCode::FAILED_PRECONDITION);
+}
+
 TEST_CASE("A closed endpoint keeps no descriptor, even if a client stays connected for a while") {
   TenantEndpointsFixture f;
   const auto held = [&] {
