@@ -1,7 +1,7 @@
-// A policy for an interface that does not exist yet.
+// A policy for another interface. OTHER_FIELD is the field that differs.
 #include "policy/shared_object.h"
 
 extern "C" __attribute__((visibility("default")))
 const detshare::policy::PolicyInterface detshare_policy;
 const detshare::policy::PolicyInterface detshare_policy = {
-    .version = detshare::policy::PolicyInterface::kVersion + 1};
+    .OTHER_FIELD = detshare::policy::PolicyInterface().OTHER_FIELD + 1};

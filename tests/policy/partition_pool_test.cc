@@ -56,6 +56,7 @@ TEST_CASE("A partition is chosen by its size, at the high end if possible") {
   CHECK(pool[NearestPartition(kH200, pool, 12)] == SmRange{120, 12});
   CHECK(pool[NearestPartition(kH200, pool, 1e300)] == SmRange{});
   CHECK(pool[SmallestPartition(kH200, pool, 9)] == SmRange{120, 12});
+  CHECK(pool[SmallestPartition(kH200, pool, 12)] == SmRange{120, 12});
   CHECK(pool[SmallestPartition(kH200, pool, 125)] == SmRange{});
   CHECK(pool[*LargestDisjoint(kH200, pool, {SmRange{120, 12}})] == SmRange{0, 120});
   CHECK_FALSE(LargestDisjoint(kH200, pool, {SmRange{}}).has_value());

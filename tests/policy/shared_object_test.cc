@@ -45,8 +45,11 @@ TEST_CASE("A shared object without a policy, or for another interface, is not lo
   };
   refused(PathOf("tests/policy/no_policy.so"), absl::StatusCode::kFailedPrecondition,
           "is not a policy");
-  refused(PathOf("tests/policy/other_policy.so"), absl::StatusCode::kFailedPrecondition,
-          "another DetShare");
+  for (const char* field :
+       {"version", "snapshot_bytes", "coroutine_bytes", "tenant_bytes", "grant_bytes"}) {
+    refused(PathOf(std::string("tests/policy/other_") + field + ".so"),
+            absl::StatusCode::kFailedPrecondition, "another DetShare");
+  }
   refused("/nowhere/policy.so", absl::StatusCode::kNotFound, "/nowhere/policy.so");
   refused(PathOf("tests/policy/shared_object_test.cc"), absl::StatusCode::kNotFound, "");
   refused("./policy.so", absl::StatusCode::kInvalidArgument, "absolute");

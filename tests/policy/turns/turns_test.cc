@@ -173,6 +173,30 @@ TEST_CASE("Work that waits for its turn goes behind all other work") {
   CHECK(decision.grants[0].rank < kRanks - 1);
 }
 
+TEST_CASE("Work that waits for its turn does not run in the tail of a request either") {
+  auto policy = *CreatePolicy("priority", {});
+  const Tenant tenants[] = {Exclusive("exclusive", TenantClass::kLatency),
+                            Named("batch", TenantClass::kBatch)};
+  std::vector<CoroutineView> views(2);
+  for (size_t i = 0; i < 2; ++i) {
+    views[i].id = i + 1;
+    views[i].tenant = &tenants[i];
+    views[i].has_work = true;
+  }
+  const SmRange whole;
+  Snapshot snapshot;
+  snapshot.now = 1;
+  snapshot.device = {132, 8};
+  snapshot.partitions = {&whole, 1};
+  snapshot.tenants = tenants;
+  snapshot.coroutines = views;
+  const Decision decision = policy->Decide(snapshot);
+  REQUIRE(decision.grants[0].idle.window > 0);
+  CHECK(decision.grants[1].idle.window == 0);
+  CHECK(decision.grants[1].contended.window == 0);
+  CHECK(TailLimits(decision.grants[1]).window == 0);
+}
+
 // Gives everybody half of the device.
 class Halves final : public Policy {
  public:
