@@ -1,6 +1,9 @@
 // The shares that Kubernetes is offered, and which shares are preferred.
 #include "tools/kubernetes/shares.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
 #include <catch2/catch.hpp>
 
 namespace detshare::kubernetes {
@@ -108,6 +111,23 @@ TEST_CASE("Shares of one GPU are preferred, and the GPU with the most free share
   CHECK(Prefer(shares, {}, {}, 1).empty());
   CHECK(Prefer(shares, {"x", "x"}, {"y"}, 2).empty());
   CHECK(Prefer(shares, Ids(kFirst, 0, 1), Ids(kFirst, 0, 1), 2) == Ids(kFirst, 0, 1));
+  CHECK(Prefer(shares, all, {Id(kFirst, 0), Id(kFirst, 0)}, 2) == Ids(kFirst, 0, 2));
+}
+
+TEST_CASE("A container's endpoint sets every field, so that nothing is left of an earlier one") {
+  const Resource full = *ParseResource(
+      "gpu-share,class=batch,weight=2,exclusive=on,memory=1GiB,pinned-memory=1GiB,slo-latency=1ms,"
+      "slo-ttft=1ms,slo-tpot=1ms");
+  const Resource plain = *ParseResource("gpu-share");
+  const auto endpoint = EndpointOf(plain, SharesOf(plain, {{kFirst, 4000, true}}), {Id(kFirst, 0)});
+  REQUIRE(endpoint.ok());
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  full.tenant.GetReflection()->ListFields(full.tenant, &fields);
+  REQUIRE(fields.size() == 8);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    INFO(field->name());
+    CHECK(endpoint->tenant().GetReflection()->HasField(endpoint->tenant(), field));
+  }
 }
 
 TEST_CASE("A container's endpoint is the same for the same shares, and has their weight") {
@@ -120,7 +140,6 @@ TEST_CASE("A container's endpoint is the same for the same shares, and has their
   CHECK(one->tenant().weight() == 3);
   CHECK(one->tenant().tenant_class() == "batch");
   CHECK(one->tenant().memory() == 2000);
-  CHECK(one->tenant().has_slo_tpot_ns());  // nothing is left of an earlier container's tenant
   REQUIRE(one->device_ids_size() == 1);
   CHECK(one->device_ids(0) == kSecond);
 
