@@ -8,7 +8,7 @@ def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], any_image 
 
     `name` is an ordinary cc_binary: it uses the machine's shared libraries and can be built with
     every sanitizer. `name`_bundled contains all its libraries but glibc. It runs on any x86-64 Linux
-    with glibc 2.35 or newer, or with `any_image` 2.17.
+    with glibc 2.34 or newer, or with `any_image` 2.17.
 
     Args:
       name: the ordinary program.
@@ -35,7 +35,7 @@ def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], any_image 
         **kwargs
     )
     glibc_options = []
-    glibc_deps = ["//third_party/glibc:arc4random"]
+    glibc_deps = ["//third_party/glibc:since_2_34"]
     glibc_inputs = []
     if any_image:
         glibc_options = SINCE_2_17_LINKOPTS

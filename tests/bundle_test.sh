@@ -44,7 +44,7 @@ while read -r file; do
   [ -z "$needed" ] || fail "$file needs" $needed
   newest=$(readelf -V "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
   case $file in
-    ./bin/* | ./lib/*) max=GLIBC_2.35 ;; # the version of Ubuntu 22.04, which many images have
+    ./bin/* | ./lib/*) max=GLIBC_2.34 ;; # the version of RHEL 9 and Amazon Linux 2023
     *) max=GLIBC_2.36 ;;
   esac
   [ "$(printf '%s\n%s\n' "$newest" $max | sort -V | tail -1)" = $max ] || fail "$file needs $newest"

@@ -2,10 +2,10 @@
 # Installs, uses, upgrades, removes and purges the Debian packages on a fresh Debian 12, in a chroot
 # without systemd.
 #
-#   install_test.sh MAKE_PACKAGES LIFE PROGRAM BUILT...
+#   install_test.sh MAKE_PACKAGES LIFE PROGRAM BUILT
 #
-# LIFE does there what an operator does with the PROGRAM (life_of_a_host.sh). BUILT are the files
-# from which the packages are made. debootstrap makes the fresh system from $DETSHARE_DEBIAN_MIRROR.
+# LIFE does there what an operator does with the PROGRAM (life_of_a_host.sh). BUILT is the folder
+# of built files. debootstrap makes the fresh system from $DETSHARE_DEBIAN_MIRROR.
 # If $DETSHARE_BASE_SYSTEM is set, the test copies that folder instead, which must come from an
 # earlier debootstrap --variant=minbase --include=adduser bookworm.
 set -euo pipefail
@@ -20,29 +20,18 @@ fail() {
   failed=1
 }
 failed=0
-make_packages=$(realpath "$1") life=$(realpath "$2") program=$(realpath "$3")
-shift 3
+make_packages=$(realpath "$1") life=$(realpath "$2") program=$(realpath "$3") built=$4
 [ "$(id -u)" = 0 ] || skip "only root can make a system to install on"
 work=$(mktemp -d /tmp/detshare-install.XXXXXX)
 root=$work/root
 trap 'rm -rf --one-file-system "$work"' EXIT
 
 # ---- the packages, in two versions
-mkdir -p "$work"/{built/bin,built/lib/detshare,built/examples,one,two}
-for file in "$@"; do
-  case $(basename "$file") in
-    *.so.1 | slurm_detshare.so) to=lib/detshare/$(basename "$file") ;;
-    vector_add* | check.h) to=examples/$(basename "$file") ;;
-    detshare.toml | detshare.toml.5) to=$(basename "$file") ;;
-    *) to=bin/$(basename "$file") ;;
-  esac
-  cp -L "$file" "$work/built/$to"
-done
-chmod 755 "$work"/built/bin/*
-"$make_packages" "$work/built" "$work/one" 0.2.0
-SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$work/built" "$work/two" 0.2.1
+mkdir -p "$work"/{one,two}
+"$make_packages" "$built" "$work/one" 0.2.0 deb
+SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$built" "$work/two" 0.2.1 deb
 sha256sum "$work"/two/*.deb >"$work/sums"
-SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$work/built" "$work/two" 0.2.1
+SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$built" "$work/two" 0.2.1 deb
 sha256sum --quiet -c "$work/sums" || fail "the same files do not give the same packages"
 
 if command -v lintian >/dev/null; then
@@ -110,6 +99,21 @@ inside "dpkg -r detshare" >/dev/null 2>&1 || fail "detshare cannot be removed"
 [ -e "$root/etc/detshare/detshare.toml" ] || fail "removing took the configuration along"
 inside "dpkg -i packages/detshare_0.2.1_*.deb && dpkg -P detshare detshare-kubernetes detshare-slurm && dpkg -P detshare-client" >"$work/log" 2>&1 ||
   { cat "$work/log"; fail "they cannot be purged"; }
-left=$(find "$root" -xdev \( -path "$root/packages" -o -path "$root/proc" -o -path "$root/var/lib/dpkg" -o -path "$root/tmp" -o -path "$root/run" \) -prune -o -name '*detshare*' -print)
-[ -z "$left" ] || fail "left behind: $left"
+left() {
+  find "$root" -xdev \( -path "$root/packages" -o -path "$root/proc" -o -path "$root/var/lib/dpkg" -o -path "$root/tmp" -o -path "$root/run" \) -prune -o -name '*detshare*' -print
+}
+[ -z "$(left)" ] || fail "left behind: $(left)"
+
+# ---- the RPM packages on the same system, with their scripts
+mkdir "$work/rpm"
+COMPRESSION_LEVEL=0 "$make_packages" "$built" "$work/rpm" 0.2.1 rpm
+inside "groupdel detshare; groupdel detshare-admin"
+in_root() { rpm --root "$root" --dbpath /var/lib/rpm "$@"; }
+in_root -i --nodeps "$work"/rpm/*.rpm >"$work/log" 2>&1 || { cat "$work/log"; fail "the RPM packages cannot be installed"; }
+for group in detshare detshare-admin; do
+  grep -q "^$group:" "$root/etc/group" || fail "the RPM packages make no group $group"
+done
+inside "detsharectl config check" >/dev/null || fail "the configuration of the RPM packages has mistakes"
+in_root -e detshare detshare-client detshare-kubernetes detshare-slurm >"$work/log" 2>&1 || { cat "$work/log"; fail "the RPM packages cannot be erased"; }
+[ -z "$(left)" ] || fail "the RPM packages leave behind: $(left)"
 exit $failed

@@ -1,31 +1,19 @@
 #!/bin/bash
 # The programs of the packages find each other where the packages put them.
 #
-#   unpacked_test.sh MAKE_PACKAGES PROGRAM BUILT...
+#   unpacked_test.sh MAKE_PACKAGES PROGRAM BUILT
 #
-# Unpacks the packages into a folder, which needs neither root nor a network. BUILT are the files from
-# which the packages are made.
+# Unpacks the packages into a folder, which needs neither root nor a network. BUILT is the folder of
+# built files.
 set -euo pipefail
-make_packages=$(realpath "$1") program=$(realpath "$2")
-shift 2
+make_packages=$(realpath "$1") program=$(realpath "$2") built=$3
 work=$(mktemp -d /tmp/detshare-unpacked.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work"/{built/bin,built/lib/detshare,built/examples,packages,root}
-for file in "$@"; do
-  case $(basename "$file") in
-    *.so.1 | slurm_detshare.so) to=lib/detshare/ ;;
-    vector_add* | check.h) to=examples/ ;;
-    detshare.toml | detshare.toml.5) to= ;;
-    *) to=bin/ ;;
-  esac
-  cp -L "$file" "$work/built/$to"
-done
-chmod 755 "$work"/built/bin/*
-"$make_packages" "$work/built" "$work/packages" 0.2.0
+mkdir -p "$work"/{packages,root}
+COMPRESSION_LEVEL=0 "$make_packages" "$built" "$work/packages" 0.2.0 deb
 for package in "$work"/packages/*.deb; do
   dpkg-deb --extract "$package" "$work/root"
 done
-rm -r "$work/built"
 # Nothing outside helps the programs to find each other.
 unset DETSHARE_LAUNCHER DETSHARE_NOISE DETSHARE_DAEMON DETSHARE_LIB_DIR DETSHARE_SOCKET
 said=$("$work/root/usr/bin/detsharectl" verify --standalone=soft --runs 1 --neighbours 1 -- "$program" 0) || {
@@ -43,3 +31,15 @@ echo "$said"
   echo "FAILED: the example prints something else than the packages say"
   exit 1
 }
+# What programs and other files cite is there.
+cited=$(find "$work/root" -type f ! -path '*/doc/*' -exec grep -aohE 'docs/[a-z_]+\.md' {} + | sort -u)
+[ -n "$cited" ] || {
+  echo "FAILED: nothing cites a page"
+  exit 1
+}
+for page in $cited; do
+  [ -e "$work/root/usr/share/doc/detshare/$page" ] || {
+    echo "FAILED: $page is cited, but no package has it"
+    exit 1
+  }
+done

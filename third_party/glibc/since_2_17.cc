@@ -1,9 +1,7 @@
 // Functions of glibc that began after 2.17, for libraries and programs that are linked with
 // link_stubs.py. Each has glibc's contract, as far as the shipped code depends on it. Hidden, so
 // that a process's other code uses the system's.
-#include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -85,44 +83,4 @@ DETSHARE_GLIBC int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mut
   day.tv_nsec = at % kSecond;
   const int result = pthread_cond_timedwait(condition, mutex, &day);
   return result == ETIMEDOUT && !whole ? 0 : result;
-}
-
-// ---- 2.35
-
-namespace {
-
-struct Search {
-  uintptr_t address;
-  struct dl_find_object* result;
-};
-
-int LooksInside(struct dl_phdr_info* object, size_t, void* argument) {
-  Search& search = *static_cast<Search*>(argument);
-  uintptr_t begin = UINTPTR_MAX, end = 0;
-  const ElfW(Phdr)* frames = nullptr;
-  bool inside = false;
-  for (int i = 0; i < object->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& part = object->dlpi_phdr[i];
-    if (part.p_type == PT_GNU_EH_FRAME) frames = &part;
-    if (part.p_type != PT_LOAD) continue;
-    const uintptr_t first = object->dlpi_addr + part.p_vaddr, last = first + part.p_memsz;
-    if (first < begin) begin = first;
-    if (last > end) end = last;
-    inside |= search.address >= first && search.address < last;
-  }
-  if (!inside || frames == nullptr) return 0;
-  search.result->dlfo_flags = 0;
-  search.result->dlfo_map_start = reinterpret_cast<void*>(begin);
-  search.result->dlfo_map_end = reinterpret_cast<void*>(end);
-  search.result->dlfo_link_map = nullptr;
-  search.result->dlfo_eh_frame = reinterpret_cast<void*>(object->dlpi_addr + frames->p_vaddr);
-  return 1;
-}
-
-}  // namespace
-
-// libgcc's unwinder finds the tables of exceptions with it. It reads no other fields.
-DETSHARE_GLIBC int _dl_find_object(void* address, struct dl_find_object* result) noexcept {
-  Search search{reinterpret_cast<uintptr_t>(address), result};
-  return dl_iterate_phdr(LooksInside, &search) == 1 ? 0 : -1;
 }

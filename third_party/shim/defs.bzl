@@ -88,7 +88,7 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
             "//third_party/archives",
         ],
         tags = ["manual"],
-        deps = deps + SINCE_2_17_DEPS + ["//third_party/glibc:arc4random"],
+        deps = deps + SINCE_2_17_DEPS + ["//third_party/glibc:since_2_34"],
     )
     _shared_library(
         name = name,

@@ -1,0 +1,57 @@
+#!/bin/bash
+# Makes the RPM packages, installs them into an empty folder, checks them there with rpm, and erases them.
+# Nothing but changed configuration may stay.
+#
+#   rpm_test.sh MAKE_PACKAGES BUILT
+set -euo pipefail
+if [ "$(id -u)" != 0 ]; then
+  # rpm changes its root.
+  unshare --user --map-root-user true 2>/dev/null || {
+    echo "NOT TESTED: no namespaces can be made here"
+    exit 0
+  }
+  exec unshare --user --map-root-user "$0" "$@"
+fi
+make_packages=$(realpath "$1") built=$2
+work=$(mktemp -d /tmp/detshare-rpm.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+fail() {
+  echo "FAILED: $*"
+  exit 1
+}
+in_root() { rpm --root "$root" --dbpath /var/lib/rpm "$@"; }
+
+mkdir -p "$work"/{one,two} "$root/var/lib/rpm"
+export COMPRESSION_LEVEL=0 SOURCE_DATE_EPOCH=1700000000
+"$make_packages" "$built" "$work/one" 0.2.0 rpm
+"$make_packages" "$built" "$work/two" 0.2.0 rpm
+cmp "$work"/one/detshare-0.2.0-1.x86_64.rpm "$work"/two/detshare-0.2.0-1.x86_64.rpm || fail "the same files do not give the same packages"
+
+# ---- what they say of themselves
+needs() { rpm -qp --requires "$work/one/$1-0.2.0-1.x86_64.rpm" | grep -v '^rpmlib(' | sort -u | paste -sd' '; }
+[ "$(needs detshare-client)" = "libc.so.6(GLIBC_2.17)(64bit)" ] || fail "detshare-client needs $(needs detshare-client)"
+[[ $(needs detshare) == *"detshare-client = 0.2.0-1 libc.so.6(GLIBC_2.34)(64bit)" ]] || fail "detshare needs $(needs detshare)"
+for package in "$work"/one/*.rpm; do
+  [ "$(rpm -qp --provides "$package" | grep -c '\.so')" = 0 ] || fail "$package replaces libraries of the system"
+  for script in preinprog:prein postinprog:postin preunprog:preun postunprog:postun; do
+    rpm -qp --qf "%{${script#*:}}\n" "$package" | sed '/^(none)$/d' >"$work/script"
+    sh -n "$work/script" || fail "a script of $package"
+  done
+done
+
+# ---- install, check, use
+in_root -i --nodeps --noscripts "$work"/one/*.rpm || fail "they cannot be installed"
+in_root -V --nodeps detshare detshare-client detshare-kubernetes detshare-slurm || fail "they are not there as they are packed"
+[ "$(in_root -qf /usr/sbin/detshared)" = detshare-0.2.0-1.x86_64 ] || fail "nobody owns the daemon"
+unset DETSHARE_LAUNCHER DETSHARE_NOISE DETSHARE_DAEMON DETSHARE_LIB_DIR DETSHARE_SOCKET
+"$root/usr/bin/detshare" run --standalone=soft -- "$root/usr/libexec/detshare/vector_add" |
+  diff "$root/usr/share/doc/detshare-client/examples/vector_add.out" - || fail "the example prints something else than the packages say"
+
+# ---- erase
+echo '# changed' >>"$root/etc/detshare/detshare.toml"
+in_root -e --noscripts detshare detshare-client detshare-kubernetes detshare-slurm 2>"$work/said" || fail "they cannot be erased: $(cat "$work/said")"
+grep -q '# changed' "$root/etc/detshare/detshare.toml.rpmsave" || fail "the changed configuration is lost"
+rm "$root/etc/detshare/detshare.toml.rpmsave"
+left=$(find "$root" -path "$root/var" -prune -o -type f -print -o -name '*detshare*' -print)
+[ "$left" = "$root/etc/detshare" ] || fail "left behind: $left"
