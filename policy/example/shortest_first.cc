@@ -1,7 +1,9 @@
 // An example of a policy in a shared object: coroutines with shorter bursts go first.
 //
-//   bazel build //policy/example:shortest_first.so
 //   detsharectl policy set /path/to/shortest_first.so --param window=200us
+//
+// In the repository, `bazel build //policy/example:shortest_first.so` builds it. Elsewhere the package
+// detshare-dev has what it needs, and a Makefile.
 #include <algorithm>
 #include <memory>
 #include <vector>
