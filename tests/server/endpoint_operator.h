@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
@@ -19,8 +20,9 @@ struct Operator {
       : client(socket), endpoints(proto::TenantEndpoints::NewStub(client.channel())) {}
 
   grpc::Status Open(const std::string& name, const std::vector<std::string>& devices = {},
-                    const proto::TenantSetting& tenant = {}) {
+                    const proto::TenantSetting& tenant = {}, const proto::Owner& owner = {}) {
     proto::TenantEndpoint endpoint;
+    *endpoint.mutable_owner() = owner;
     endpoint.set_name(name);
     *endpoint.mutable_tenant() = tenant;
     for (const std::string& device : devices) endpoint.add_device_ids(device);
@@ -37,6 +39,13 @@ struct Operator {
     grpc::ClientContext context;
     proto::OpenedEndpoint opened;
     return endpoints->ChangeEndpoint(&context, endpoint, &opened);
+  }
+  grpc::Status SetOwner(const std::string& name, const proto::Owner& owner) {
+    grpc::ClientContext context;
+    proto::EndpointOwner wanted, in_force;
+    wanted.set_name(name);
+    *wanted.mutable_owner() = owner;
+    return endpoints->SetEndpointOwner(&context, wanted, &in_force);
   }
   grpc::Status Close(const std::string& name) {
     grpc::ClientContext context;
@@ -58,6 +67,16 @@ struct Operator {
     proto::Status status;
     REQUIRE(AdminOf(client)->GetStatus(&context, {}, &status).ok());
     return status;
+  }
+  // The owner of the latest event of this kind, which there is.
+  proto::Owner OwnerInEvent(const std::string& kind) {
+    grpc::ClientContext context;
+    proto::Events events;
+    REQUIRE(AdminOf(client)->GetEvents(&context, {}, &events).ok());
+    const auto found = std::find_if(events.events().rbegin(), events.events().rend(),
+                                    [&](const auto& event) { return event.kind() == kind; });
+    REQUIRE(found != events.events().rend());
+    return found->owner();
   }
 
   TestClient client;

@@ -50,5 +50,22 @@ TEST_CASE("A client's text is one line of bounded length") {
   CHECK(text.substr(0, 9) == "a?b?[2J?x");
 }
 
+TEST_CASE("Events of an endpoint keep the owner that it had then") {
+  EventLog log;
+  proto::Owner owner;
+  owner.set_job("17");
+  log.KnowOwners([&](uint64_t endpoint) { return endpoint == 3 ? owner : proto::Owner(); });
+  DaemonEvent event = Saying("x");
+  log.Add(event);
+  event.endpoint = 3;
+  log.Add(event);
+  owner.set_job("18");
+  log.Add(event);
+  const EventLog::Page page = log.Latest(3);
+  CHECK(page.events[0].owner.job().empty());
+  CHECK(page.events[1].owner.job() == "17");
+  CHECK(page.events[2].owner.job() == "18");
+}
+
 }  // namespace
 }  // namespace detshare

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/owner.h"
 #include "tests/server/endpoint_operator.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/supervised_daemon.h"
@@ -170,6 +171,7 @@ TEST_CASE("Endpoints outlive the supervisor, and an engine that is killed ends n
     SupervisedDaemon daemon(flags, "tenant");
     Operator me(daemon.socket());
     REQUIRE(me.Open("box").ok());
+    REQUIRE(me.SetOwner("box", *OwnerOfPod("default/web-0/server")).ok());
     TestClient first(socket);
     REQUIRE(first.Open());
     const std::string left = first.directory;
@@ -182,8 +184,30 @@ TEST_CASE("Endpoints outlive the supervisor, and an engine that is killed ends n
   SupervisedDaemon successor(flags, "tenant");
   Operator me(successor.socket());
   REQUIRE(me.List().endpoints_size() == 1);
+  CHECK(OwnerText(me.List().endpoints(0).owner()) == "default/web-0/server");
   TestClient program(socket);
   CHECK(program.Open());
+}
+
+TEST_CASE("The supervisor tells whose the sessions of its engines are") {
+  SupervisedDaemon daemon({}, "tenant");
+  Operator me(daemon.socket());
+  REQUIRE(me.Open("box", {}, {}, *OwnerOfPod("default/web-0/server")).ok());
+  TestClient program(SocketOf(daemon, "box")), other(daemon.socket());
+  REQUIRE(program.Open());
+  CHECK(Eventually([&] { return OwnerText(me.OwnerInEvent("opened")) == "default/web-0/server"; }));
+  REQUIRE(other.Open());
+  proto::Owner job;
+  job.set_user("alice");
+  job.set_job("17");
+  REQUIRE(me.SetOwner("box", job).ok());
+  const proto::Status status = me.Status();
+  REQUIRE(status.sessions_size() == 2);
+  CHECK(status.sessions(0).endpoint() == "box");
+  CHECK(OwnerText(status.sessions(0).owner()) == "alice, job 17");
+  CHECK(IsEmpty(status.sessions(1).owner()));
+  for (const proto::TenantUse& tenant : status.tenants())
+    CHECK(OwnerText(tenant.owner()) == (tenant.name() == "box" ? "alice, job 17" : ""));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/admin.pb.h"
+#include "proto/owner.h"
 #include "proto/telemetry.grpc.pb.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "server/services/settings_store.h"
@@ -378,6 +379,56 @@ TEST_CASE("A closed endpoint keeps no descriptor, even if a client stays connect
     CHECK(client.AwaitEnd().has_value());
   }
   CHECK(Eventually([&] { return held() == 0; }));
+}
+
+TEST_CASE("Sessions, tenants and events tell whose the endpoint is, also if that is known later") {
+  TenantEndpointsFixture f;
+  REQUIRE(f.me.Open("box", {}, {}, *OwnerOfPod("default/web-0/server")).ok());
+  TestClient client(f.Socket("box"));
+  REQUIRE(client.Open());
+  proto::Status status = f.me.Status();
+  REQUIRE(status.sessions_size() == 1);
+  CHECK(status.sessions(0).endpoint() == "box");
+  CHECK(OwnerText(status.sessions(0).owner()) == "default/web-0/server");
+  REQUIRE(status.tenants_size() == 1);
+  CHECK(OwnerText(status.tenants(0).owner()) == "default/web-0/server");
+  CHECK(OwnerText(f.me.OwnerInEvent("opened")) == "default/web-0/server");
+  CHECK(OwnerText(f.me.List().endpoints(0).owner()) == "default/web-0/server");
+
+  REQUIRE(f.me.SetOwner("box", *OwnerOfPod("default/web-1/server")).ok());
+  status = f.me.Status();
+  CHECK(OwnerText(status.sessions(0).owner()) == "default/web-1/server");
+  CHECK(OwnerText(f.me.OwnerInEvent("endpoint")) == "default/web-1/server");
+
+  // The sessions of a closed endpoint end after it, and were the owner's all the same.
+  REQUIRE(f.me.Open("box").ok());
+  CHECK(client.AwaitEnd().has_value());
+  REQUIRE(Eventually([&] { return f.me.Status().sessions_size() == 0; }));
+  CHECK(OwnerText(f.me.OwnerInEvent("ended")) == "default/web-1/server");
+  CHECK(IsEmpty(f.me.List().endpoints(0).owner()));
+
+  // A session at the daemon's own socket has no owner.
+  TestClient other(f.daemon.socket());
+  REQUIRE(other.Open());
+  status = f.me.Status();
+  REQUIRE(status.sessions_size() == 1);
+  CHECK(status.sessions(0).endpoint().empty());
+  CHECK(IsEmpty(status.sessions(0).owner()));
+  CHECK(IsEmpty(f.me.OwnerInEvent("opened")));
+}
+
+TEST_CASE("An owner that breaks the rules is refused, and changes nothing") {
+  TenantEndpointsFixture f;
+  proto::Owner bad;
+  bad.set_pod("web-0");
+  CHECK(f.me.Open("box", {}, {}, bad).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(f.me.List().endpoints_size() == 0);
+  REQUIRE(f.me.Open("box", {}, {}, *OwnerOfPod("default/web-0")).ok());
+  CHECK(f.me.SetOwner("box", bad).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  bad.set_namespace_("a\nb");
+  CHECK(f.me.SetOwner("box", bad).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(f.me.SetOwner("none", {}).error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(OwnerText(f.me.List().endpoints(0).owner()) == "default/web-0");
 }
 
 TEST_CASE("Endpoints have names that are directories, and devices that exist") {

@@ -92,7 +92,7 @@ says "tenant trian has no settings; these tenants have some: $(id -un)"
 expect 0 endpoint open web --class latency --memory 1GiB
 says '/endpoints/web$'
 expect 0 endpoint list
-says '^web  *web  *GPU-'
+says '^web  *web  *0  *GPU-.*/endpoints/web$'
 expect 0 endpoint list --json
 says '"tenant": "web"'
 expect 0 tenant list
@@ -100,6 +100,19 @@ says '^web  *latency'
 expect 1 endpoint open ../web
 says "an endpoint's name"
 expect 2 endpoint open web --slo-tpot soon
+expect 0 endpoint owner web --pod default/web-0/server
+expect 0 endpoint list
+says '^web  *web  *default/web-0/server  *0  *GPU-'
+expect 0 endpoint list --json
+says '"pod": "web-0"'
+expect 0 events --kind endpoint
+says 'tenant web (default/web-0/server) .*: endpoint web belongs to default/web-0/server$'
+expect 2 endpoint owner web --pod web-0
+says 'write NAMESPACE/POD or NAMESPACE/POD/CONTAINER'
+expect 1 endpoint owner wob --job 17
+says 'no such endpoint'
+expect 2 endpoint open web --job 'a b'
+says "the owner's job"
 expect 0 endpoint close web
 says '^Its 0 sessions used GPUs for 0.0 s, and at most 0 B of memory.$'
 expect 1 endpoint close web
