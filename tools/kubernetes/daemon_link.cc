@@ -45,7 +45,27 @@ absl::Status DaemonLink::OpenEndpoint(const proto::TenantEndpoint& endpoint) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kEndpointTimeout);
   proto::OpenedEndpoint opened;
-  return ToStatus(endpoints_->OpenEndpoint(&context, endpoint, &opened));
+  const absl::Status status = ToStatus(endpoints_->OpenEndpoint(&context, endpoint, &opened));
+  if (status.ok()) ++opened_;
+  return status;
+}
+
+absl::StatusOr<proto::EndpointList> DaemonLink::Endpoints() {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kStatusTimeout);
+  proto::EndpointList list;
+  const grpc::Status result = endpoints_->GetEndpoints(&context, {}, &list);
+  if (!result.ok()) return ToStatus(result);
+  return list;
+}
+
+absl::Status DaemonLink::SetOwner(const std::string& endpoint, const proto::Owner& owner) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kStatusTimeout);
+  proto::EndpointOwner wanted, in_force;
+  wanted.set_name(endpoint);
+  *wanted.mutable_owner() = owner;
+  return ToStatus(endpoints_->SetEndpointOwner(&context, wanted, &in_force));
 }
 
 }  // namespace detshare::kubernetes

@@ -3,6 +3,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,11 +28,17 @@ class DaemonLink {
   // Opens a tenant endpoint. The daemon closes an endpoint of the same name first and ends its
   // sessions. Returns the daemon's status.
   absl::Status OpenEndpoint(const proto::TenantEndpoint& endpoint);
+  // The number of endpoints that OpenEndpoint() has opened.
+  uint64_t opened() const { return opened_.load(); }
+  absl::StatusOr<proto::EndpointList> Endpoints();
+  // Replaces the owner of an open endpoint.
+  absl::Status SetOwner(const std::string& endpoint, const proto::Owner& owner);
 
  private:
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<proto::Admin::Stub> admin_;
   const std::unique_ptr<proto::TenantEndpoints::Stub> endpoints_;
+  std::atomic<uint64_t> opened_{0};
 };
 
 }  // namespace detshare::kubernetes

@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tools/containers/injection.h"
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/kubelet_link.h"
+#include "tools/kubernetes/pod_owners.h"
 #include "tools/kubernetes/share_service.h"
 #include "tools/kubernetes/shares.h"
 #include "tools/text/command_line.h"
@@ -28,6 +30,7 @@ struct Flags {
   std::string socket = "/run/detshare/detshared.sock";
   std::string libraries = "/usr/lib/x86_64-linux-gnu/detshare";
   std::string kubelet = "/var/lib/kubelet/device-plugins";
+  std::string pod_resources = "/var/lib/kubelet/pod-resources/kubelet.sock";
   std::string cdi = "/var/run/cdi";
   std::string inject = "mounts";
   int poll_ms = 1000;
@@ -57,6 +60,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->type_name("PATH");
   app.add_option("--kubelet-dir", flags.kubelet,
                  "Kubelet's directory for plugins [/var/lib/kubelet/device-plugins]")
+      ->type_name("PATH");
+  app.add_option("--pod-resources", flags.pod_resources,
+                 "Kubelet's socket that says which pods have the shares; \"\": do not ask "
+                 "[/var/lib/kubelet/pod-resources/kubelet.sock]")
       ->type_name("PATH");
   app.add_option("--cdi-dir", flags.cdi,
                  "Where to write the CDI specification; \"\": nowhere [/var/run/cdi]")
@@ -119,13 +126,15 @@ int Serve(Flags& flags) {
   DaemonLink daemon(flags.socket);
   std::vector<std::unique_ptr<ShareService>> services;
   std::vector<ShareService*> borrowed;
-  for (Resource& resource : resources) {
-    services.push_back(std::make_unique<ShareService>(std::move(resource), options, daemon));
+  for (const Resource& resource : resources) {
+    services.push_back(std::make_unique<ShareService>(resource, options, daemon));
     borrowed.push_back(services.back().get());
   }
   KubeletLink kubelet(flags.kubelet, flags.domain, borrowed);
 
-  Notice of_daemon, of_kubelet, of_cdi;
+  PodOwners owners(flags.pod_resources, flags.domain, resources, daemon);
+
+  Notice of_daemon, of_kubelet, of_cdi, of_pods;
   std::vector<Gpu> gpus;
   for (;;) {
     const absl::StatusOr<std::vector<Gpu>> now = daemon.Gpus();
@@ -151,6 +160,17 @@ int Serve(Flags& flags) {
     }
     for (ShareService* service : borrowed) service->SetGpus(gpus);
     of_kubelet.Say(std::string(kubelet.Tend().message()));
+    if (!flags.pod_resources.empty() && now.ok()) {
+      const absl::Status known = owners.Tend();
+      if (known.ok()) {
+        of_pods.Say("");
+      } else if (absl::IsNotFound(known)) {
+        of_pods.Say(absl::StrCat(std::string(known.message()),
+                                 ": tenants do not show their pods until there is one"));
+      } else {
+        of_pods.Say(std::string(known.message()));
+      }
+    }
     pollfd fds[2] = {{signal_fd, POLLIN, 0}, {kubelet.events_fd(), POLLIN, 0}};
     if (poll(fds, 2, flags.poll_ms) > 0 && fds[0].revents != 0) return 0;
   }

@@ -11,8 +11,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "proto/admin.grpc.pb.h"
+#include "proto/owner.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "tests/tools/kubernetes/kubelet_stand_in.h"
 
@@ -151,6 +153,8 @@ struct Node {
                                         path + "/lib",
                                         "--kubelet-dir",
                                         path + "/plugins",
+                                        "--pod-resources",
+                                        path + "/pod-resources.sock",
                                         "--cdi-dir",
                                         path + "/cdi",
                                         "--poll-ms",
@@ -190,6 +194,26 @@ struct Node {
     return tenants;
   }
 
+  proto::EndpointList Endpoints() {
+    grpc::ClientContext context;
+    proto::EndpointList list;
+    REQUIRE(proto::TenantEndpoints::NewStub(
+                grpc::CreateChannel("unix:" + socket(), grpc::InsecureChannelCredentials()))
+                ->GetEndpoints(&context, {}, &list)
+                .ok());
+    return list;
+  }
+  // Waits until the only endpoint has this owner.
+  void AwaitOwner(const std::string& owner) {
+    std::string now = "no endpoint";
+    for (int i = 0; i < 600 && now != owner; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const proto::EndpointList endpoints = Endpoints();
+      if (endpoints.endpoints_size() == 1) now = OwnerText(endpoints.endpoints(0).owner());
+    }
+    CHECK(now == owner);
+  }
+
   // Runs a CUDA program in its own namespaces and root, which have only what `container` names.
   // Returns what it printed.
   std::string Run(const Container& container, const std::string& program = "PROGRAM") {
@@ -227,6 +251,7 @@ struct Node {
 
   std::string path;
   std::unique_ptr<Process> daemon, plugin;
+  PodResourcesStandIn pods;
   std::unique_ptr<KubeletStandIn> kubelet;
 };
 
@@ -401,20 +426,62 @@ TEST_CASE("A container sees exactly the GPUs that it has") {
   REQUIRE(node.kubelet->Allocate(kLatency, {both, {shares[1]}}, &response).ok());
   REQUIRE(node.kubelet->PreStart(kLatency, both).ok());
   REQUIRE(node.kubelet->PreStart(kLatency, {shares[1]}).ok());
-  const auto endpoints = [&] {
-    grpc::ClientContext context;
-    proto::EndpointList list;
-    REQUIRE(proto::TenantEndpoints::NewStub(
-                grpc::CreateChannel("unix:" + node.socket(), grpc::InsecureChannelCredentials()))
-                ->GetEndpoints(&context, {}, &list)
-                .ok());
-    return list;
-  }();
+  const proto::EndpointList endpoints = node.Endpoints();
   REQUIRE(endpoints.endpoints_size() == 2);
   for (const proto::TenantEndpoint& endpoint : endpoints.endpoints()) {
     CHECK(endpoint.device_ids_size() ==
           (endpoint.name() == "gpu-share-latency." + shares[0] ? 2 : 1));
   }
+}
+
+v1::ListPodResourcesResponse OnePod(const std::string& name, const std::vector<std::string>& ids) {
+  v1::ListPodResourcesResponse pods;
+  v1::PodResources* const pod = pods.add_pod_resources();
+  pod->set_name(name);
+  pod->set_namespace_("models");
+  v1::ContainerResources* const container = pod->add_containers();
+  container->set_name("server");
+  v1::ContainerDevices* const devices = container->add_devices();
+  devices->set_resource_name(kLatency);
+  for (const std::string& id : ids) devices->add_device_ids(id);
+  return pods;
+}
+
+TEST_CASE("The plugin tells the daemon which pod has a share, also if kubelet says it later") {
+  Node node;
+  node.StartDaemon();
+  node.kubelet->Start();
+  node.StartPlugin();
+  const std::vector<std::string> shares = node.AwaitHealthy(kLatency, 4);
+  const std::vector<std::string> both = {shares[1], shares[0]};
+  // Kubelet does not serve the API yet. The plugin says so once, and goes on.
+  REQUIRE(node.kubelet->PreStart(kLatency, both).ok());
+  const auto count = [&] {
+    const std::string log = node.plugin->log();
+    size_t lines = 0;
+    for (size_t at = log.find("pod-resources.sock"); at != std::string::npos;
+         at = log.find("pod-resources.sock", at + 1))
+      ++lines;
+    return lines;
+  };
+  for (int i = 0; i < 600 && count() == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(count() == 1);
+  node.AwaitOwner("");
+
+  node.pods.Set(OnePod("chat-0", both));
+  node.pods.Start(node.path + "/pod-resources.sock");
+  node.AwaitOwner("models/chat-0/server");
+  CHECK(count() == 1);
+  // Another pod has the shares afterwards.
+  node.pods.Set(OnePod("chat-1", both));
+  REQUIRE(node.kubelet->PreStart(kLatency, both).ok());
+  node.AwaitOwner("models/chat-1/server");
+  // A plugin that is started again finds what has changed meanwhile.
+  node.plugin->End(SIGKILL);
+  node.pods.Set({});
+  node.StartPlugin();
+  node.AwaitOwner("");
 }
 
 TEST_CASE("The plugin refuses what it cannot offer") {

@@ -18,8 +18,46 @@
 #include <vector>
 
 #include "tools/kubernetes/device_plugin.grpc.pb.h"
+#include "tools/kubernetes/pod_resources.grpc.pb.h"
 
 namespace detshare::kubernetes {
+
+// Serves which devices the containers have, as kubelet does.
+class PodResourcesStandIn final : public v1::PodResourcesLister::Service {
+ public:
+  ~PodResourcesStandIn() { Stop(); }
+
+  void Start(const std::string& socket) {
+    std::filesystem::remove(socket);
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    REQUIRE(server_ != nullptr);
+  }
+  void Stop() {
+    if (server_ == nullptr) return;
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_.reset();
+  }
+  // Replaces the pods.
+  void Set(v1::ListPodResourcesResponse pods) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    pods_ = std::move(pods);
+  }
+
+  grpc::Status List(grpc::ServerContext*, const v1::ListPodResourcesRequest*,
+                    v1::ListPodResourcesResponse* pods) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    *pods = pods_;
+    return grpc::Status::OK;
+  }
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+  std::mutex mutex_;
+  v1::ListPodResourcesResponse pods_;
+};
 
 class KubeletStandIn final : public v1beta1::Registration::Service {
  public:
