@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "policy/config/config.h"
@@ -29,6 +30,20 @@ std::string Message(const CommandResult& result) {
   text = text.substr(0, text.find('\n'));
   absl::ConsumePrefix(&text, "detsharectl: ");
   return text.empty() ? absl::StrCat("exit status ", result.exit_code) : std::string(text);
+}
+
+// The user's name as the owner of an endpoint may have it (proto/owner.h).
+std::string Printable(absl::string_view user) {
+  constexpr size_t kMax = 128;
+  std::string name(user.substr(0, kMax));
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) {
+        return !absl::ascii_isgraph(static_cast<unsigned char>(c)) || c == '"' || c == '\'' ||
+               c == '`';
+      },
+      '_');
+  return name;
 }
 
 absl::StatusOr<CommandResult> CallControl(const Arguments& arguments,
@@ -67,6 +82,9 @@ absl::Status OpenEndpoint(const Arguments& arguments, uint32_t job, absl::string
                           const JobOptions& options) {
   std::vector<std::string> words = {"endpoint", "open", EndpointName(job), "--tenant",
                                     TenantName(user, job)};
+  words.push_back(absl::StrCat("--job=", job));
+  if (const std::string known = Printable(user); !known.empty())
+    words.push_back(absl::StrCat("--user=", known));
   for (const auto& [name, value] : options.settings)
     words.push_back(absl::StrCat("--", name, "=", value));
   return CallControl(arguments, std::move(words)).status();

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "policy/config/config.h"
 #include "tests/tools/slurm/scripts.h"
@@ -27,8 +28,15 @@ TEST_CASE("An endpoint is opened with the job's settings") {
   REQUIRE(OpenEndpoint(scripts.arguments(), 42, "alice", options).ok());
   CHECK(scripts.Read("calls") ==
         absl::StrCat("--socket\n", scripts.Path("d.sock"),
-                     "\nendpoint\nopen\nslurm-42\n--tenant\nslurm-alice-42\n--class=latency\n"
-                     "--memory=20G\n"));
+                     "\nendpoint\nopen\nslurm-42\n--tenant\nslurm-alice-42\n--job=42\n"
+                     "--user=alice\n--class=latency\n--memory=20G\n"));
+}
+
+TEST_CASE("A user's name with blanks or quotes costs no job its endpoint") {
+  Scripts scripts;
+  scripts.Write("detsharectl", "for word; do echo \"$word\"; done >calls");
+  REQUIRE(OpenEndpoint(scripts.arguments(), 42, "DOMAIN\\al 'ice", {}).ok());
+  CHECK(absl::StrContains(scripts.Read("calls"), "\n--user=DOMAIN\\al__ice\n"));
 }
 
 TEST_CASE("A refusal of the daemon is told from a daemon that does not reply") {
