@@ -335,7 +335,7 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     if (trace_ != nullptr) entry->entity->trace().Start();
     Publish(*entry, {}, false);
     SchedEntity& entity = *entry->entity;
-    gone_.At(tenant);
+    gone_.Begin(tenant, clock_.NowNanoseconds());
     entries_.push_back(std::move(entry));
     Decide();
     entries_.back()->resizes = 0;  // the first partition is not a resize
@@ -353,6 +353,7 @@ void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutin
       if (trace_ != nullptr && ended_.size() < kMaxEnded)
         ended_.push_back({session, entry->entity->trace().Fetch()});
       gone_.At(entry->tenant.name) += TotalsOf(*entry);
+      gone_.End(entry->tenant.name, clock_.NowNanoseconds());
     }
     std::erase_if(entries_, [session](const auto& entry) { return entry->id == session; });
     Decide();

@@ -438,6 +438,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   entry.placed_as = std::move(placed_as);
   slots_[static_cast<size_t>(slot)] = true;
   std::shared_ptr<SessionWorker> worker = entry.worker;
+  use_.Begin(worker->config().tenant, RealClock().NowNanoseconds());
   sessions_.emplace(id, std::move(entry));
   worker->Start();
   return worker;
@@ -675,6 +676,7 @@ void SessionManager::Reap() {
     use.Add(counters);
     use.faulted += worker->faulted();
     use.violations += worker->violated();
+    use_.End(worker->config().tenant, RealClock().NowNanoseconds());
     if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
     sessions_.erase(finished);  // the tenant may open another session
     changed_.SignalAll();

@@ -55,8 +55,37 @@ void EngineSum::Reserve(const std::string& tenant) {
   samples_.Reserve(tenant);
 }
 
+void EngineSum::KeepForgotten(const Observation& last, const Observation& now) {
+  for (const auto& [name, tenant] : last.tenants) {
+    if (!now.tenants.contains(name)) Add(Counts(tenant), &ended_.At(name));
+  }
+}
+
+void EngineSum::NoteTenants(const std::map<pid_t, Observation>& replies) {
+  const size_t evictions = samples_.evictions();
+  std::set<std::string> names;
+  for (const auto& [process, one] : processes_) {
+    const auto reply = replies.find(process);
+    const Observation& latest = reply != replies.end() ? reply->second : one.last;
+    for (const auto& [name, tenant] : latest.tenants) names.insert(name);
+  }
+  for (const std::string& name : told_of_) {
+    if (names.contains(name)) continue;
+    ended_.End(name, now());
+    samples_.End(name, now());
+  }
+  for (const std::string& name : names) {
+    if (told_of_.contains(name)) continue;
+    ended_.Begin(name, now());
+    samples_.Begin(name, now());
+  }
+  told_of_ = std::move(names);
+  if (samples_.evictions() != evictions) ForgetWaits(&samples_);
+}
+
 void EngineSum::Begun(const std::string& group, pid_t process) {
   processes_[process].group = group;
+  groups_.Begin(group, now());
   ++groups_.At(group).starts;
 }
 
@@ -70,7 +99,9 @@ void EngineSum::Ended(pid_t process, EngineEnd how) {
   engine.cpu_seconds += one.last.process.cpu_seconds;
   for (const auto& [name, tenant] : one.last.tenants) Add(Counts(tenant), &ended_.At(name));
   for (const auto& [code, count] : one.last.refusals) ended_refusals_[code] += count;
+  groups_.End(one.group, now());
   processes_.erase(found);
+  NoteTenants({});
 }
 
 void EngineSum::Missed(pid_t process) {
@@ -82,6 +113,9 @@ void EngineSum::Missed(pid_t process) {
 
 void EngineSum::Update(std::map<pid_t, Observation> replies, double seconds) {
   std::erase_if(replies, [&](const auto& item) { return !processes_.contains(item.first); });
+  now_s_ += seconds;
+  for (const auto& [process, seen] : replies) KeepForgotten(processes_.at(process).last, seen);
+  NoteTenants(replies);
   AddSamples(replies, seconds);
   for (auto& [process, one] : processes_) {
     const auto reply = replies.find(process);

@@ -1,7 +1,8 @@
 // Adds up the figures of all engines as those of one daemon.
 //
 // Counts never fall: the counts of a process stay when it has ended, and while it does not reply.
-// Momentary figures (sessions, memory) are the sum over the processes that reply.
+// Momentary figures (sessions, memory) are the sum over the processes that reply. A tenant of which no
+// process tells any more may lose its place to another one (coroutine_runtime/by_tenant.h).
 //
 // Holds plain values. One thread at a time uses it.
 #pragma once
@@ -10,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,8 +48,15 @@ class EngineSum {
   // Adds what was sampled since the last reply of each process. Engines take turns on a device, so
   // the sum over engines is limited to what the device has.
   void AddSamples(const std::map<pid_t, Observation>& replies, double seconds);
+  // Keeps what a process no longer tells of, and notes of which tenants the processes tell with these
+  // replies.
+  void KeepForgotten(const Observation& last, const Observation& now);
+  void NoteTenants(const std::map<pid_t, Observation>& replies);
+  int64_t now() const { return static_cast<int64_t>(now_s_ * 1e9); }
 
   std::map<pid_t, Process> processes_;
+  double now_s_ = 0;               // seconds of all rounds
+  std::set<std::string> told_of_;  // tenants in the latest reply of some process
   // Sums over processes that have ended; groups_ has the sums of all processes by group.
   ByTenant<TenantObservation> ended_;
   std::map<absl::StatusCode, uint64_t> ended_refusals_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coroutine_runtime/by_tenant.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/work_totals.h"
@@ -31,6 +32,16 @@ struct TenantSamples {
   double busy_seconds = 0;  // with work of at least one session on some device
   WaitsFor waits_for;
 };
+
+// Removes waits for tenants that have lost their figures.
+inline void ForgetWaits(ByTenant<TenantSamples>* tenants) {
+  std::vector<std::string> names;
+  for (const auto& [name, samples] : tenants->all()) names.push_back(name);
+  for (const std::string& name : names) {
+    std::erase_if(tenants->At(name).waits_for,
+                  [&](const auto& wait) { return !tenants->all().contains(wait.first); });
+  }
+}
 
 struct TenantObservation {
   policy::Tenant tenant;

@@ -1,11 +1,24 @@
 #include "server/web/sampler.h"
 
 #include <algorithm>
-#include <set>
 
 #include "server/session/session_worker.h"
 
 namespace detshare {
+
+void Sampler::Note(const std::set<std::string>& tenants, double seconds) {
+  now_ += seconds;
+  const auto now = static_cast<int64_t>(now_ * 1e9);
+  const size_t evictions = tenants_.evictions();
+  for (const std::string& tenant : tenants) {
+    if (!in_use_.contains(tenant)) tenants_.Begin(tenant, now);
+  }
+  for (const std::string& tenant : in_use_) {
+    if (!tenants.contains(tenant)) tenants_.End(tenant, now);
+  }
+  in_use_ = tenants;
+  if (tenants_.evictions() != evictions) ForgetWaits(&tenants_);
+}
 
 void Sampler::Count(size_t device, const std::vector<detshare::Look>& looks, double seconds) {
   bool busy = false;
@@ -45,7 +58,11 @@ void Sampler::Count(size_t device, const std::vector<detshare::Look>& looks, dou
 
 void Sampler::Look(SessionManager& manager, double seconds) {
   std::vector<std::vector<detshare::Look>> looks(manager.devices().size());
-  for (const auto& [request, worker] : manager.Workers()) {
+  const auto all = manager.Workers();
+  std::set<std::string> tenants;
+  for (const auto& [request, worker] : all) tenants.insert(request.tenant);
+  Note(tenants, seconds);
+  for (const auto& [request, worker] : all) {
     const std::vector<SessionDeviceUse> uses = worker->device_use();
     for (size_t i = 0; i < uses.size(); ++i) {
       const auto found =

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ class Sampler {
 
   // Takes a sample; `seconds` is the time since the sample before.
   void Look(SessionManager& manager, double seconds);
-  // Does the same for one device, for tests.
+  // The parts of a sample, for tests: the tenants that have sessions, then each device.
+  void Note(const std::set<std::string>& tenants, double seconds);
   void Count(size_t device, const std::vector<detshare::Look>& looks, double seconds);
 
   const std::map<std::string, TenantSamples>& tenants() const { return tenants_.all(); }
@@ -38,6 +40,8 @@ class Sampler {
 
  private:
   ByTenant<TenantSamples> tenants_;
+  std::set<std::string> in_use_;
+  double now_ = 0;  // seconds of all samples
   std::vector<double> device_busy_;
 };
 

@@ -171,6 +171,32 @@ TEST_CASE("Names of tenants and users are bounded, whatever processes say") {
   CHECK(all.tenants.at(kOtherTenants).use.opened == 300 - kMaxTenantsApart);
 }
 
+TEST_CASE("A tenant of an ended process makes room for another one after a while") {
+  EngineSum sum;
+  for (pid_t process = 1; process <= 200; ++process) {
+    sum.Begun("user", process);
+    sum.Update({{process, Seen(1, "tenant" + std::to_string(process))}}, 10);
+    sum.Ended(process, EngineEnd::kAsked);
+  }
+  Observation all = sum.Sum();
+  CHECK(all.tenants.contains("tenant200"));
+  CHECK_FALSE(all.tenants.contains("tenant1"));
+  CHECK_FALSE(all.tenants.contains(kOtherTenants));
+  CHECK(all.tenants.size() == kMaxTenantsApart);
+}
+
+TEST_CASE("What a process no longer tells of stays counted") {
+  EngineSum sum;
+  sum.Begun("user", 1);
+  sum.Update({{1, Seen(3, "a")}}, 1);
+  sum.Update({{1, Seen(4, "b")}}, 1);
+  CHECK(sum.Sum().tenants.at("a").use.counters.operations == 300);
+  CHECK(sum.Sum().tenants.at("a").use.open == 0);
+  sum.Update({{1, Seen(2, "a")}}, 1);
+  CHECK(sum.Sum().tenants.at("a").use.counters.operations == 500);
+  CHECK(sum.Sum().tenants.at("b").use.counters.operations == 400);
+}
+
 TEST_CASE("An observation arrives as it was sent") {
   Observation sent = Seen(3, "a", 2);
   sent.tenants.at("a").tenant.tenant_class = policy::TenantClass::kLatency;
