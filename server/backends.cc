@@ -102,7 +102,9 @@ absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options) {
   if (!gpus.empty()) {
     return absl::NotFoundError(absl::StrCat(
         cuda.status().message(), ", but the host has NVIDIA GPUs (PCI ", absl::StrJoin(gpus, ", "),
-        "): install NVIDIA's driver, or choose backend soft to compute on the CPU"));
+        "): install NVIDIA's driver, turn MIG off if it is on (nvidia-smi -mig 0), or choose "
+        "backend "
+        "soft to compute on the CPU"));
   }
   LogWarning("a software GPU computes on the CPU: ", std::string(cuda.status().message()));
   return OpenSoft(options);

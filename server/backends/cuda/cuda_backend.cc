@@ -8,10 +8,12 @@
 #include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_device.h"
 #include "server/backends/cuda/driver_api.h"
+#include "server/backends/cuda/other_sharing.h"
 
 namespace detshare {
 
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const CudaOptions& options) {
+  DETSHARE_RETURN_IF_ERROR(RefuseMps(MpsPipeDirectory()));
   // Uploads code only when it is needed, because an upload drains the device.
   setenv("CUDA_MODULE_LOADING", "LAZY", /*overwrite=*/1);
   // Streams share hardware queues if there are more streams than hardware queues. Sessions must not

@@ -14,6 +14,7 @@
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/cuda_physical_memory.h"
 #include "server/backends/cuda/cuda_properties.h"
+#include "server/backends/cuda/other_sharing.h"
 #include "server/backends/cuda/preemption.h"
 #include "server/backends/cuda/time_slices.h"
 
@@ -38,6 +39,9 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   if (CUresult result = api->cuDeviceGet(&device, ordinal); result != CUDA_SUCCESS) {
     return failed(result, "cuDeviceGet");
   }
+  char device_name[256] = {};
+  if (api->cuDeviceGetName(device_name, sizeof(device_name) - 1, device) == CUDA_SUCCESS)
+    DETSHARE_RETURN_IF_ERROR(RefuseMig(ordinal, device_name));
   // With this flag waiting threads sleep. A launch never waits, so this does not delay it. The call
   // fails if the context is active already; the context then keeps its flags.
   api->cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
@@ -45,9 +49,13 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   std::vector<ChannelGroup> channel_groups;
   {
     const ChannelGroupRecorder recorder;
-    if (CUresult result = api->cuDevicePrimaryCtxRetain(&primary, device); result != CUDA_SUCCESS) {
-      return failed(result, "cuDevicePrimaryCtxRetain");
+    const CUresult result = api->cuDevicePrimaryCtxRetain(&primary, device);
+    if (result == CUDA_ERROR_DEVICE_UNAVAILABLE) {
+      return failed(result,
+                    "another process has the GPU for itself (nvidia-smi -q -d COMPUTE shows the "
+                    "compute mode, nvidia-smi -c DEFAULT changes it): cuDevicePrimaryCtxRetain");
     }
+    if (result != CUDA_SUCCESS) return failed(result, "cuDevicePrimaryCtxRetain");
     channel_groups = recorder.compute_groups();
   }
 
