@@ -34,10 +34,11 @@ int main(int argc, char** argv) {
   detshare::tools::RunOptions options;
   CLI::App app("Runs CUDA programs through DetShare.", "detshare");
   app.require_subcommand(1);
+  app.fallthrough();  // for --version
   CLI::App* run = app.add_subcommand("run", "Run a program, whose CUDA calls detshared serves");
   run->footer(kUsage);
   run->add_option("--tenant", options.tenant, "Ask for this tenant's class and limits")
-      ->type_name("NAME");
+      ->type_name("TENANT");
   run->add_option("--device", options.devices,
                   "Show only this device (index or UUID); may be repeated")
       ->type_name("N");

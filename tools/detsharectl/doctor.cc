@@ -42,6 +42,8 @@ constexpr rlim_t kFewFiles = 64;
 constexpr rlim_t kLittleAddressSpace = rlim_t{1} << 30;
 // Enough for several descriptors for each of a few hundred programs.
 constexpr uint64_t kFewFilesOfDaemon = 4096;
+constexpr char kNeedsSocket[] = "not known without a connection to the daemon's socket";
+constexpr char kNeedsReply[] = "not known without a reply of the daemon";
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
@@ -100,6 +102,7 @@ class Examination {
     Limits();
     ControlGroup();
     Mps();
+    Mig();
     OtherProcesses();
     return std::move(findings_);
   }
@@ -115,6 +118,7 @@ class Examination {
   // The daemon's process id; 0: not known.
   int daemon_pid() const { return host_.status.has_value() ? host_.status->pid() : 0; }
 
+  // Sets connects_. Later checks of the daemon do not repeat this check's error.
   void Socket() {
     const std::string& path = host_.socket;
     struct stat status;
@@ -155,14 +159,16 @@ class Examination {
                      ? "the daemon accepts no connections: run systemctl restart detshared"
                      : "start the daemon: systemctl start detshared");
     }
+    connects_ = true;
     Add("socket", Level::kOk, path + " accepts connections");
   }
 
   void Daemon() {
+    if (!connects_) return Add("daemon", Level::kUnknown, kNeedsSocket);
     if (!host_.status.has_value()) {
-      return Add("daemon", Level::kError,
+      return Add("daemon", host_.refuses ? Level::kUnknown : Level::kError,
                  host_.no_status.empty() ? "detshared does not reply" : host_.no_status,
-                 "read its log: journalctl -u detshared");
+                 host_.no_status_advice);
     }
     const proto::Status& status = *host_.status;
     const std::string text = "detshared " + status.version() + " (ABI " +
@@ -189,11 +195,14 @@ class Examination {
     if (version.empty()) {
       if (backend == "cuda")
         return Add("driver", Level::kOk, "the daemon uses a driver that this process does not see");
-      return Add("driver", backend == "soft" ? Level::kWarning : Level::kError,
-                 "no NVIDIA driver is loaded" +
-                     std::string(backend == "soft" ? "; the daemon serves software GPUs" : ""),
-                 "install a driver, or load it with modprobe nvidia; a container that only runs "
-                 "programs needs none");
+      // A container that only runs programs needs no driver, and a host without GPUs none either.
+      return Add(
+          "driver", host_.refuses ? Level::kUnknown : Level::kWarning,
+          "no NVIDIA driver is loaded" +
+              std::string(backend == "soft" ? "; the daemon serves software GPUs" : ""),
+          "if there is a GPU, install a driver, or load it with modprobe nvidia; without one "
+          "the daemon serves software GPUs, and a container that only runs programs needs "
+          "none");
     }
     const std::string device = host_.root + "/dev/nvidia0";
     if (!fs::exists(device)) {
@@ -215,8 +224,7 @@ class Examination {
   }
 
   void Devices() {
-    if (!host_.status.has_value())
-      return Add("devices", Level::kUnknown, "not known without a reply of the daemon");
+    if (!host_.status.has_value()) return Add("devices", Level::kUnknown, kNeedsReply);
     if (host_.status->devices().empty())
       Add("devices", Level::kError, "the daemon has no device",
           "read its log: journalctl -u detshared");
@@ -233,8 +241,7 @@ class Examination {
 
   // One finding for each device.
   void Preemption() {
-    if (!host_.status.has_value())
-      return Add("preemption", Level::kUnknown, "not known without a reply of the daemon");
+    if (!host_.status.has_value()) return Add("preemption", Level::kUnknown, kNeedsReply);
     for (const proto::DeviceStatus& device : host_.status->devices()) {
       const proto::PreemptionStatus& preemption = device.preemption();
       const std::string mode = PreemptionMode(device);
@@ -260,13 +267,18 @@ class Examination {
   void RuntimeDirectory() {
     const std::string directory = DirectoryOf(host_.socket);
     struct statfs system;
+    // The check of the socket has said so.
     if (statfs(directory.c_str(), &system) != 0)
-      return Add("runtime-dir", Level::kError, directory + ": " + ErrorText(errno),
-                 "this is the socket's directory: start the daemon");
+      return Add("runtime-dir", Level::kUnknown, directory + ": " + ErrorText(errno));
     const uint64_t free = uint64_t{system.f_bavail} * static_cast<uint64_t>(system.f_bsize);
     if (system.f_type != TMPFS_MAGIC) {
-      return Add("runtime-dir", Level::kError, directory + " is not on a tmpfs",
-                 "GPUs may not reach files there: set socket to a path below /run or /dev/shm");
+      const bool soft = host_.status.has_value() && host_.status->backend() == "soft";
+      return Add("runtime-dir", soft ? Level::kWarning : Level::kError,
+                 directory + " is not on a tmpfs",
+                 std::string(soft ? "software GPUs reach files there, slowly; real GPUs may not: "
+                                  : "GPUs may not reach files there: ") +
+                     "stop the daemon and mount one (mount -t tmpfs -o mode=0755,size=50% tmpfs " +
+                     directory + "), or set socket to a path below /run or /dev/shm");
     }
     if (free < kLittleSpace) {
       return Add("runtime-dir", Level::kWarning,
@@ -380,8 +392,7 @@ class Examination {
   }
 
   void ControlGroup() {
-    if (daemon_pid() == 0)
-      return Add("cgroup", Level::kUnknown, "not known without a reply of the daemon");
+    if (daemon_pid() == 0) return Add("cgroup", Level::kUnknown, kNeedsReply);
     std::string group;
     for (const std::string& line :
          Split(ReadFile(host_.root + "/proc/" + std::to_string(daemon_pid()) + "/cgroup"), '\n')) {
@@ -421,10 +432,32 @@ class Examination {
       if (name.rfind("nvidia-cuda-mps", 0) != 0) continue;
       return Add(
           "mps", Level::kWarning, "MPS runs (pid " + std::to_string(pid) + ")",
-          "end MPS, because a fault of an MPS client also ends the daemon's work: echo quit | "
-          "nvidia-cuda-mps-control");
+          "end it (echo quit | nvidia-cuda-mps-control) and start its programs with detshare "
+          "run: detshared refuses to be a client of MPS, and beside MPS the GPU divides its "
+          "time between MPS and all of DetShare");
     }
     Add("mps", Level::kOk, "MPS does not run");
+  }
+
+  void Mig() {
+    // The driver lists a GPU's parts here:
+    // https://docs.nvidia.com/datacenter/tesla/mig-user-guide/#device-nodes-and-capabilities
+    const std::string capabilities = "/proc/driver/nvidia/capabilities";
+    std::set<std::string> divided;
+    std::error_code error;
+    for (const auto& gpu : fs::directory_iterator(host_.root + capabilities, error)) {
+      std::error_code none;
+      for (const auto& part : fs::directory_iterator(gpu.path() / "mig", none)) {
+        if (part.path().filename().string().rfind("gi", 0) == 0)
+          divided.insert(gpu.path().filename());
+      }
+    }
+    if (divided.empty()) return Add("mig", Level::kOk, "no GPU is divided by MIG");
+    std::string names;
+    for (const std::string& name : divided) names += (names.empty() ? "" : ", ") + name;
+    Add("mig", Level::kWarning, "MIG divides " + names,
+        "detshared refuses the parts of such a GPU: turn MIG off (nvidia-smi -i GPU -mig 0), or "
+        "show the daemon other GPUs with CUDA_VISIBLE_DEVICES=GPU-UUID");
   }
 
   void OtherProcesses() {
@@ -462,6 +495,7 @@ class Examination {
   }
 
   const Host& host_;
+  bool connects_ = false;
   std::vector<Finding> findings_;
 };
 

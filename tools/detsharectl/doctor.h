@@ -34,6 +34,8 @@ struct Host {
   // The daemon's reply; without one, `no_status` says why there is none.
   std::optional<proto::Status> status;
   std::string no_status;
+  std::string no_status_advice;
+  bool refuses = false;  // it replies, but not to this operator, as a tenant endpoint does
 };
 
 // Each check makes one finding or more, always in the same order. Examine() changes nothing and

@@ -15,6 +15,7 @@
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/names.h"
 #include "tools/detsharectl/owner_json.h"
 #include "tools/text/table.h"
 
@@ -109,6 +110,8 @@ int SetEndpointOwner(const EndpointOptions& options) {
         JsonText({{"name", in_force.name()}, {"owner", OwnerJson(in_force.owner())}}).c_str(),
         stdout);
   }
+  if (code == kExitRefused)
+    std::fputs(HintAt(options.name, NamesOf("endpoints", options.socket)).c_str(), stderr);
   return code;
 }
 
@@ -122,6 +125,8 @@ int CloseEndpoint(const EndpointOptions& options) {
       });
   if (code == 0)
     std::fputs((options.json ? UseJson(reply.use()) : UseText(reply.use())).c_str(), stdout);
+  if (code == kExitRefused)
+    std::fputs(HintAt(options.name, NamesOf("endpoints", options.socket)).c_str(), stderr);
   return code;
 }
 

@@ -11,6 +11,7 @@
 #include "proto/owner.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/names.h"
 #include "tools/detsharectl/owner_json.h"
 #include "tools/text/table.h"
 
@@ -60,7 +61,7 @@ bool Wanted(const proto::Event& event, const EventsOptions& options) {
 
 int Events(const EventsOptions& options) {
   proto::GetEventsRequest request;
-  bool first = true;
+  bool first = true, any = false;
   for (;;) {
     proto::Events events;
     const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
@@ -81,10 +82,18 @@ int Events(const EventsOptions& options) {
     for (const proto::Event& event : events.events()) {
       if (!Wanted(event, options) || skip-- > 0) continue;
       std::fputs((options.json ? EventJson(event) : EventText(event)).c_str(), stdout);
+      any = true;
     }
     // The reader of stdout is gone.
     if (std::fflush(stdout) != 0) return kExitRefused;
-    if (!options.follow) return 0;
+    if (!options.follow) {
+      if (!any && !options.json) {
+        std::fputs("No such events.\n", stderr);
+        if (!options.tenant.empty())
+          std::fputs(HintAt(options.tenant, NamesOf("tenants", options.socket)).c_str(), stderr);
+      }
+      return 0;
+    }
     first = false;
     request.set_log(events.log());
     request.set_first(events.next());

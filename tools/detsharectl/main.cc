@@ -25,6 +25,7 @@
 #include "tools/detsharectl/doctor.h"
 #include "tools/detsharectl/endpoint.h"
 #include "tools/detsharectl/events.h"
+#include "tools/detsharectl/names.h"
 #include "tools/detsharectl/sessions.h"
 #include "tools/detsharectl/settings.h"
 #include "tools/detsharectl/status.h"
@@ -56,6 +57,7 @@ struct Options {
   bool all_partitions = false;
   std::vector<std::string> to_end;  // numbers of sessions, or the name of a tenant
   std::string tenant_to_end;
+  std::string kind_of_names;
 };
 
 // Removes the first `--` and the arguments behind it, and returns these arguments: the command line
@@ -74,6 +76,11 @@ std::string DefaultSocket() {
 }
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+// Names what a person has probably meant by a name that the daemon does not know.
+void PrintHint(const Options& options, const std::string& name, const char* kind) {
+  std::fputs(HintAt(name, NamesOf(kind, options.socket)).c_str(), stderr);
+}
 
 int Usage(const absl::Status& status) {
   std::fprintf(stderr, "detsharectl: %s\n", std::string(status.message()).c_str());
@@ -129,6 +136,8 @@ int EndSessions(const Options& options) {
     return admin.EndSessions(context, *request, &ended);
   });
   if (code == 0) Print((options.json ? EndedJson : EndedText)(ended));
+  if (code == kExitRefused && !request->tenant().empty())
+    PrintHint(options, request->tenant(), "tenants");
   return code;
 }
 
@@ -151,16 +160,15 @@ int PrintPolicies(const Options& options, bool one) {
     Print(options.json ? PoliciesJson(policies) : PoliciesText(policies, text::TerminalWidth()));
     return 0;
   }
-  if (options.json) {
-    const absl::StatusOr<std::string> json = PolicyJson(policies, options.policy);
-    if (!json.ok()) return Usage(json.status());
-    Print(*json);
-    return 0;
+  const absl::StatusOr<std::string> shown =
+      options.json ? PolicyJson(policies, options.policy)
+                   : PolicyText(policies, options.policy, text::TerminalWidth());
+  if (!shown.ok()) {
+    const int usage = Usage(shown.status());
+    PrintHint(options, options.policy, "policies");
+    return usage;
   }
-  const absl::StatusOr<std::string> text =
-      PolicyText(policies, options.policy, text::TerminalWidth());
-  if (!text.ok()) return Usage(text.status());
-  Print(*text);
+  Print(*shown);
   return 0;
 }
 
@@ -173,6 +181,7 @@ int SetPolicy(const Options& options) {
     return admin.SetPolicy(context, setting, &in_force);
   });
   if (code == 0 && options.json) Print(PolicySettingJson(in_force));
+  if (code == kExitRefused) PrintHint(options, options.policy, "policies");
   return code;
 }
 
@@ -211,6 +220,7 @@ int UnsetTenant(const Options& options) {
     return admin.UnsetTenant(context, request, &in_force);
   });
   if (code == 0) Print(options.json ? TenantsJson(in_force) : UnsetText(request.name(), in_force));
+  if (code == kExitRefused) PrintHint(options, request.name(), "tenants");
   return code;
 }
 
@@ -236,7 +246,7 @@ void AddVerify(CLI::App& app, VerifyOptions& options) {
                  "--standalone=soft or --standalone=cuda [the running daemon]")
       ->check(CLI::IsMember({"auto", "soft", "cuda"}));
   verify->add_option("--policy", options.policy, "Policy of the private daemon [its default]")
-      ->type_name("NAME");
+      ->type_name("POLICY");
   verify
       ->add_option("--daemon-flag", options.daemon_flags,
                    "Flag of the private daemon, for example --daemon-flag=--soft-sms=16; may be "
@@ -276,7 +286,10 @@ int PrintDoctor(const Options& options) {
   if (result.ok()) {
     host.status = status;
   } else {
-    host.no_status = FailureOf(result, options.socket).text;
+    const Failure failure = FailureOf(result, options.socket);
+    host.no_status = failure.text;
+    host.no_status_advice = failure.hint;
+    host.refuses = failure.exit_code == kExitRefused;
   }
   const std::vector<Finding> findings = Examine(host);
   std::fputs((options.json ? FindingsJson(findings) : FindingsText(findings)).c_str(), stdout);
@@ -296,10 +309,10 @@ void AddPolicy(CLI::App& app, Options& options, Action& action) {
     action = [&] { return PrintPolicies(options, false); };
   });
   CLI::App* const show = policy->add_subcommand("show", "Show the parameters of a policy");
-  show->add_option("NAME", options.policy, "[the policy in force]");
+  show->add_option("POLICY", options.policy, "A policy [the one in force]");
   show->final_callback([&] { action = [&] { return PrintPolicies(options, true); }; });
   CLI::App* const set = policy->add_subcommand("set", "Put a policy in force, at once");
-  set->add_option("NAME", options.policy, "Name of a policy, or path of a shared object")
+  set->add_option("POLICY", options.policy, "Name of a policy, or path of a shared object")
       ->required();
   set->add_option("--param", options.parameters,
                   "A parameter of the policy; may be repeated [its default]")
@@ -317,7 +330,7 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   CLI::App* const set =
       tenant->add_subcommand("set", "Change the named settings of a tenant, at once");
   TenantFlags& flags = options.tenant;
-  set->add_option("NAME", flags.name, "The tenant")->required();
+  set->add_option("TENANT", flags.name, "The tenant")->required();
   set->add_option("--class", flags.tenant_class, "latency, batch or unset");
   set->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares");
   set->add_option("--share", flags.share, "Fixed share of the SMs, in percent");
@@ -345,7 +358,7 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->final_callback([&] { action = [&] { return SetTenant(options); }; });
   CLI::App* const unset = tenant->add_subcommand(
       "unset", "Give a tenant back the settings of the configuration and of its endpoints");
-  unset->add_option("NAME", flags.name, "The tenant")->required();
+  unset->add_option("TENANT", flags.name, "The tenant")->required();
   unset->final_callback([&] { action = [&] { return UnsetTenant(options); }; });
 }
 
@@ -371,8 +384,9 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
       "owner",
       "Say whose an open endpoint is, in place of what was said before; no option: unknown");
   CLI::App* const close = endpoint->add_subcommand("close", "Close an endpoint; its sessions end");
-  for (CLI::App* command : {open, own, close})
-    command->add_option("NAME", options.endpoint.name, "The endpoint")->required();
+  open->add_option("NAME", options.endpoint.name, "The endpoint")->required();
+  for (CLI::App* command : {own, close})
+    command->add_option("ENDPOINT", options.endpoint.name, "The endpoint")->required();
   for (CLI::App* command : {open, own}) {
     OwnerFlags& owner = options.endpoint.owner;
     command
@@ -385,7 +399,7 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
   TenantFlags& flags = options.endpoint.tenant;
   open->add_option("--tenant", flags.name,
                    "Tenant of the programs that use the endpoint [the endpoint's name]")
-      ->type_name("NAME");
+      ->type_name("TENANT");
   open->add_option("--device", options.endpoint.devices,
                    "Show only this device (index or UUID) to its programs; may be repeated")
       ->type_name("N")
@@ -459,7 +473,7 @@ void AddSessions(CLI::App& app, Options& options, Action& action) {
       "admin group may end sessions of all users, other users their own");
   kill->add_option("WHO", options.to_end, "Numbers of sessions, or the name of a tenant");
   kill->add_option("--tenant", options.tenant_to_end, "End all sessions of this tenant")
-      ->type_name("NAME");
+      ->type_name("TENANT");
   kill->footer("From then on the programs' calls return CUDA_ERROR_NOT_PERMITTED.");
   kill->final_callback([&] { action = [&] { return EndSessions(options); }; });
 
@@ -490,7 +504,8 @@ void AddEvents(CLI::App& app, Options& options, Action& action) {
       ->check(CLI::Range(0, 1 << 20));
   events->add_option("--session", what.session, "Show only events of this session")
       ->type_name("SESSION");
-  events->add_option("--tenant", what.tenant, "Show only events of this tenant")->type_name("NAME");
+  events->add_option("--tenant", what.tenant, "Show only events of this tenant")
+      ->type_name("TENANT");
   events->add_option("--kind", what.kind, "Show only events of this kind")
       ->check(CLI::IsMember({"started", "engine-started", "engine-adopted", "engine-ended",
                              "opened", "refused", "ended", "killed", "violation", "limit", "fault",
@@ -546,6 +561,17 @@ void AddTrace(CLI::App& app, Options& options, Action& action) {
   });
 }
 
+// Shells call it; help does not show it.
+void AddNames(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const names = app.add_subcommand("names", "Print names for a shell's completion");
+  names->group("");
+  names->add_option("KIND", options.kind_of_names, "What to name")
+      ->required()
+      ->check(CLI::IsMember({"tenants", "policies", "sessions", "endpoints"}));
+  names->final_callback(
+      [&] { action = [&] { return PrintNames(options.kind_of_names, options.socket); }; });
+}
+
 int Main(int argc, char** argv) {
   Options options;
   options.socket = DefaultSocket();
@@ -572,6 +598,7 @@ int Main(int argc, char** argv) {
   AddTrace(app, options, action);
   AddSessions(app, options, action);
   AddEvents(app, options, action);
+  AddNames(app, options, action);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   options.verify.command = TakeCommand(&arguments);
   CLI::App* config =

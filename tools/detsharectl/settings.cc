@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "policy/config/config.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/names.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -204,7 +205,7 @@ std::string NoteOfNewTenant(const proto::Tenants& known, const std::string& name
   }
   return absl::StrCat("Note: tenant ", name, " had no settings before",
                       names.empty() ? "" : absl::StrCat(" (", absl::StrJoin(names, ", "), " have)"),
-                      ". Undo: detsharectl tenant unset ", name, "\n");
+                      ". Undo: detsharectl tenant unset ", name, "\n", HintAt(name, names));
 }
 
 std::string TenantsJson(const proto::Tenants& tenants) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
+#include <string_view>
 
 #include "proto/version.h"
 
@@ -39,7 +41,9 @@ std::string FullName(const CLI::App& app) {
 
 std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+  // Help does not show commands of no group.
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); }))
     names.push_back(command->get_name());
   return names;
 }
@@ -58,6 +62,18 @@ std::vector<std::string> OptionNames(const CLI::App& app) {
 std::string Suggestion(const std::string& word, const std::vector<std::string>& names) {
   const std::string meant = DidYouMean(word, names);
   return meant.empty() ? "" : ": did you mean " + meant + "?";
+}
+
+// For a value that is not among the allowed ones, the allowed one that is meant; else "". CLI11 says
+// "--sort: gpuu not in {gpu,memory}".
+std::string SuggestedValue(const std::string& error) {
+  constexpr std::string_view kNotIn = " not in {";
+  const size_t at = error.find(kNotIn), end = error.rfind('}');
+  if (at == std::string::npos || end == std::string::npos) return "";
+  std::vector<std::string> allowed;
+  std::stringstream values(error.substr(at + kNotIn.size(), end - at - kNotIn.size()));
+  for (std::string value; std::getline(values, value, ',');) allowed.push_back(value);
+  return Suggestion(error.substr(0, at).substr(error.substr(0, at).rfind(' ') + 1), allowed);
 }
 
 // What is wrong, for a person who reads it for the first time.
@@ -83,7 +99,7 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
     return text;
   }
   if (!extra.empty()) return FullName(command) + " takes no argument " + extra.front();
-  return FullName(command) + ": " + error.what();
+  return FullName(command) + ": " + error.what() + SuggestedValue(error.what());
 }
 
 // The help of a command lacks the options that it shares with all others.

@@ -62,6 +62,10 @@ expect 0 status
 says 'policy priority'
 expect 1 policy set magic
 says 'no policy is called "magic"'
+expect 1 policy set fiar
+says '^Did you mean fair?$'
+expect 2 policy show fiar
+says '^Did you mean fair?$'
 expect 1 policy set fair --param magic=1
 says 'has no parameter "magic"'
 expect 0 tenant set "$(id -un)" --class batch --slo-tpot 30ms --weight 2
@@ -88,6 +92,27 @@ expect 0 tenant unset trian
 says 'Tenant trian has no settings any more'
 expect 1 tenant unset trian
 says "tenant trian has no settings; these tenants have some: $(id -un)"
+expect 0 tenant set train --weight 3
+expect 0 tenant set trian --weight 3
+says '^Did you mean train?$'
+expect 0 tenant unset trian
+expect 1 tenant unset trian
+says '^Did you mean train?$'
+expect 1 sessions kill trian
+says '^Did you mean train?$'
+expect 0 events --tenant trian --kind fault
+says '^No such events.$'
+says '^Did you mean train?$'
+expect 2 events --kind falt
+says 'did you mean fault?'
+expect 0 names tenants
+says '^train$'
+expect 0 tenant unset train
+expect 0 names policies
+says '^tpot-first$'
+expect 0 names sessions
+says '^[0-9]*$'
+expect 2 names planets
 
 expect 0 endpoint open web --class latency --memory 1GiB
 says '/endpoints/web$'
@@ -97,6 +122,10 @@ expect 0 endpoint list --json
 says '"tenant": "web"'
 expect 0 tenant list
 says '^web  *latency'
+expect 0 names endpoints
+says '^web$'
+expect 1 endpoint close wbe
+says '^Did you mean web?$'
 expect 1 endpoint open ../web
 says "an endpoint's name"
 expect 2 endpoint open web --slo-tpot soon

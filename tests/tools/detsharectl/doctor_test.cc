@@ -121,6 +121,22 @@ TEST_CASE("A missing socket, a dead one, and a file that is no socket are errors
   CHECK(finding.level == Level::kError);
   CHECK_FALSE(finding.advice.empty());
   CHECK(Broken(Examine(fake.host)));
+  // One mistake is one error: what follows from it is not known.
+  fake.host.status.reset();
+  fake.host.no_status = "no detshared replies";
+  for (const char* check : {"daemon", "devices", "preemption", "cgroup"})
+    CHECK(fake.Of(check).level == Level::kUnknown);
+}
+
+TEST_CASE("Without the socket's directory there is one error, that of the socket") {
+  FakeHost fake;
+  fake.host.socket = fake.path + "/none/d.sock";
+  fake.host.status.reset();
+  int errors = 0;
+  for (const Finding& one : Examine(fake.host)) errors += one.level == Level::kError ? 1 : 0;
+  CHECK(errors == 1);
+  CHECK(fake.Of("socket").level == Level::kError);
+  CHECK(fake.Of("runtime-dir").level == Level::kUnknown);
 }
 
 TEST_CASE("A daemon that does not reply, or has another version, is found") {
@@ -141,6 +157,18 @@ TEST_CASE("A daemon that does not reply, or has another version, is found") {
     CHECK(fake.Of("devices").level == Level::kUnknown);
     CHECK(fake.Of("cgroup").level == Level::kUnknown);
   }
+}
+
+TEST_CASE("A tenant endpoint is no error: it serves programs, and no operators") {
+  FakeHost fake;
+  fs::remove_all(fake.path + "/proc/driver");
+  fake.host.status.reset();
+  fake.host.no_status = "/run/detshare/detshared.sock serves no operators";
+  fake.host.no_status_advice = "Run detsharectl on the host.";
+  fake.host.refuses = true;
+  CHECK_FALSE(Broken(Examine(fake.host)));
+  CHECK(fake.Of("daemon").level == Level::kUnknown);
+  CHECK(fake.Of("daemon").advice == "Run detsharectl on the host.");
 }
 
 TEST_CASE("A missing driver and missing device nodes are found") {
@@ -165,7 +193,7 @@ TEST_CASE("A missing driver and missing device nodes are found") {
   SECTION("none, and no daemon") {
     fs::remove_all(fake.path + "/proc/driver");
     fake.host.status.reset();
-    CHECK(fake.Of("driver").level == Level::kError);
+    CHECK(fake.Of("driver").level == Level::kWarning);
   }
   SECTION("none here, but in the daemon's view") {
     fs::remove_all(fake.path + "/proc/driver");
@@ -199,10 +227,15 @@ TEST_CASE("The doctor says whether urgent work preempts, and if not what to do")
   CHECK(fake.Of("preemption").level == Level::kUnknown);
 }
 
-TEST_CASE("A runtime directory that is on no tmpfs is an error") {
+TEST_CASE("A runtime directory that is on no tmpfs is an error with real GPUs, with a mount line") {
   FakeHost fake;
   fake.host.socket = "/proc/d.sock";
   CHECK(fake.Of("runtime-dir").level == Level::kError);
+  CHECK_THAT(fake.Of("runtime-dir").advice,
+             Catch::Contains("mount -t tmpfs") && Catch::Contains(" tmpfs /proc"));
+  fake.host.status->set_backend("soft");
+  CHECK(fake.Of("runtime-dir").level == Level::kWarning);
+  CHECK_THAT(fake.Of("runtime-dir").advice, Catch::Contains("mount -t tmpfs"));
 }
 
 TEST_CASE("A missing shim, and a driver that hides it, are found") {
@@ -282,6 +315,19 @@ TEST_CASE("MPS and other processes on the GPU are found, but not the daemon and 
   CHECK(finding.level == Level::kWarning);
   CHECK_THAT(finding.text, Catch::Contains("(pid 52)") && !Catch::Contains("(pid 42)"));
   CHECK_THAT(FindingsText({finding}), !Catch::Contains("\x1b"));
+}
+
+TEST_CASE("GPUs that MIG divides are found") {
+  FakeHost fake;
+  fake.Write("/proc/driver/nvidia/capabilities/mig/config", "DeviceFileMinor: 1\n");
+  fs::create_directories(fake.path + "/proc/driver/nvidia/capabilities/gpu0/mig");
+  CHECK(fake.Of("mig").level == Level::kOk);
+  fake.Write("/proc/driver/nvidia/capabilities/gpu1/mig/gi1/ci0/access", "DeviceFileMinor: 12\n");
+  fake.Write("/proc/driver/nvidia/capabilities/gpu1/mig/gi2/access", "DeviceFileMinor: 13\n");
+  const Finding finding = fake.Of("mig");
+  CHECK(finding.level == Level::kWarning);
+  CHECK(finding.text == "MIG divides gpu1");
+  CHECK_THAT(finding.advice, Catch::Contains("-mig 0"));
 }
 
 TEST_CASE("Findings are printed as text and as JSON") {

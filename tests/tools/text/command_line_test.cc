@@ -51,6 +51,10 @@ TEST_CASE("A right command line goes on, with options of all commands behind the
   CHECK(tool.socket_ == "s");
 }
 
+TEST_CASE("The version may also be asked of a command") {
+  CHECK(Tool().Parse({"tenant", "list", "--version"}) == 0);
+}
+
 TEST_CASE("Help and version end with 0, mistakes with the tool's code for them") {
   CHECK(Tool().Parse({"--version"}) == 0);
   CHECK(Tool().Parse({"tenant", "set", "--help"}) == 0);
