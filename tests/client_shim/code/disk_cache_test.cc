@@ -169,6 +169,18 @@ TEST_CASE("The least recently used entries are removed first, and the limit hold
   CHECK(ValueOf(cache, "old but used") == value);
 }
 
+TEST_CASE("An entry of more than a quarter of the limit is not stored") {
+  const Folder folder;
+  constexpr uint64_t kQuarter = 1000;
+  DiskCache cache(folder.path, 4 * kQuarter);
+  cache.Store("k", "");
+  const std::string largest(kQuarter - fs::file_size(folder.Files().at(0)), 'v');
+  cache.Store("k", largest);
+  CHECK(ValueOf(cache, "k") == largest);
+  cache.Store("l", largest + "v");
+  CHECK(ValueOf(cache, "l") == "(nothing)");
+}
+
 TEST_CASE(
     "Unfinished files of dead writers are removed, and those of working or foreign writers stay") {
   const Folder folder;

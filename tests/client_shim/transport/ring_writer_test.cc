@@ -44,6 +44,19 @@ TEST_CASE("A record is invisible until it is committed") {
   CHECK_FALSE(region.Read(&read));
 }
 
+TEST_CASE("A record says which operation, device, context and reply slot it is for") {
+  FakeRegion region(kRing);
+  RingWriter ring(region.header(), region.ring(), region.ring_bytes());
+  const RingWriter::Record record = ring.Reserve({7, 3, 4, 5}, 8, 9);
+  REQUIRE(record);
+  CHECK(record.header->op == 7);
+  CHECK(record.header->device == 3);
+  CHECK(record.header->context == 4);
+  CHECK(record.header->reply_slot == 5);
+  CHECK(record.header->args_bytes == 8);
+  CHECK(record.header->payload_bytes == 9);
+}
+
 TEST_CASE("Records are read in the order of their reservations, not of their commits") {
   FakeRegion region(kRing);
   RingWriter ring(region.header(), region.ring(), region.ring_bytes());

@@ -110,6 +110,23 @@ TEST_CASE("fatbins that follow each other are one image with numbered parts") {
   CHECK(entries[2].fatbin == 1);
 }
 
+TEST_CASE("a fatbin that follows another one begins at a multiple of 8 bytes") {
+  const std::string text = ".version 8.0\n";
+  std::string image = WritePtxFatbin({&text, 1}, 90);
+  // The last three bytes of the first fatbin become padding: of the fatbin and of its entry.
+  for (const size_t field : {size_t{8}, kFatbinHeaderBytes + 8}) {
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, image.data() + field, sizeof(bytes));
+    bytes -= 3;
+    std::memcpy(image.data() + field, &bytes, sizeof(bytes));
+  }
+  image += WritePtxFatbin({&text, 1}, 90);
+  const std::vector<FatbinEntry> entries = Entries(image);
+  REQUIRE(entries.size() == 2);
+  CHECK(entries[1].fatbin == 1);
+  CHECK(Decoded(entries[1]).substr(0, text.size()) == text);
+}
+
 TEST_CASE("a wrapper yields its fatbin, and the parts of a linked program after it") {
   const std::string linked = ReadFile("kernels_default.fatbin"),
                     part = ReadFile("kernels_zstd.fatbin");

@@ -1,7 +1,10 @@
 #include "client_shim/work/graph/update.h"
 
 #include <catch2/catch.hpp>
+#include <memory>
+#include <utility>
 
+#include "client_shim/work/graph/graph_memory.h"
 #include "proto/wire/launch.h"
 #include "tests/client_shim/work/graph/graph_maker.h"
 
@@ -106,10 +109,53 @@ TEST_CASE("Only address and value of a memset of several rows may change") {
   FillNode moved = rows;
   moved.description.dst = 0x2000;
   moved.description.value = 2;
-  FillNode narrower = rows;
+  FillNode narrower = rows, apart = rows, bytes = rows, lower = rows;
   narrower.description.width = 4;
+  apart.description.pitch = 128;
+  bytes.description.elementSize = 1;
+  lower.description.height = 1;
   CHECK(CheckNodeUpdate(rows, moved, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
-  CHECK(CheckNodeUpdate(rows, narrower, false) == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  for (const FillNode& other : {narrower, apart, bytes, lower}) {
+    CHECK(CheckNodeUpdate(rows, other, false) == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  }
+}
+
+TEST_CASE("Operations on memory keep their number, their kinds and their flags") {
+  MemoryOpsNode waits;
+  waits.operations.resize(1);
+  waits.operations[0].operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  MemoryOpsNode moved = waits, writes = waits, two = waits, flagged = waits;
+  moved.operations[0].waitValue.address = 0x1000;
+  writes.operations[0].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  two.operations.push_back(waits.operations[0]);
+  flagged.flags = 1;
+  CHECK(CheckNodeUpdate(waits, moved, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  for (const MemoryOpsNode& other : {writes, two, flagged}) {
+    CHECK(CheckNodeUpdate(waits, other, false) == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  }
+}
+
+TEST_CASE("Allocations keep their memory, and conditional nodes their type and number of bodies") {
+  const auto one = std::make_shared<GraphMemory>(), other = std::make_shared<GraphMemory>();
+  CHECK(CheckNodeUpdate(AllocNode{one}, AllocNode{one}, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  CHECK(CheckNodeUpdate(AllocNode{one}, AllocNode{other}, false) ==
+        CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  CHECK(CheckNodeUpdate(FreeNode{one}, FreeNode{one}, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  CHECK(CheckNodeUpdate(FreeNode{one}, FreeNode{other}, false) ==
+        CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  const auto conditional = [](CUgraphConditionalNodeType type, size_t bodies) {
+    ConditionalNode node;
+    node.type = type;
+    node.bodies.resize(bodies);
+    return NodeBody(std::move(node));
+  };
+  const NodeBody branches = conditional(CU_GRAPH_COND_TYPE_IF, 1);
+  CHECK(CheckNodeUpdate(branches, conditional(CU_GRAPH_COND_TYPE_IF, 1), false) ==
+        CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  CHECK(CheckNodeUpdate(branches, conditional(CU_GRAPH_COND_TYPE_IF, 2), false) ==
+        CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  CHECK(CheckNodeUpdate(branches, conditional(CU_GRAPH_COND_TYPE_WHILE, 1), false) ==
+        CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
 }
 
 TEST_CASE("Copies, memsets and operations on memory keep their context") {
