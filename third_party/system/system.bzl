@@ -17,6 +17,7 @@ _ARCHIVES = [
     "grpc_unsecure",
     "lz4",
     "protobuf",
+    "ssl",
     "upb",
     "z",
     "zstd",
@@ -67,6 +68,7 @@ def _system_repository_impl(ctx):
         "cares",
     ] + absl + ["protobuf", "z"], linkopts = ["-pthread", "-ldl"], deps = ["@//third_party/system:tsan_grpc"])
     build += _cc_library("crypto", libs = ["crypto"])
+    build += _cc_library("ssl", libs = ["ssl", "crypto"], linkopts = ["-pthread", "-ldl"])
     build += _cc_library("zstd", libs = ["zstd"])
     build += _cc_library("lz4", libs = ["lz4"])
     build += _cc_library("boost_headers", linkopts = ["-pthread"])

@@ -1,5 +1,6 @@
 #include "tools/kubernetes/daemon_link.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace detshare::kubernetes {
@@ -22,6 +23,17 @@ absl::Status ToStatus(const grpc::Status& status) {
   return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
 }
 
+// The allocator that has an endpoint with this device.
+std::string AllocatorOf(const proto::EndpointList& endpoints, const std::string& uuid) {
+  for (const proto::TenantEndpoint& endpoint : endpoints.endpoints()) {
+    const auto& ids = endpoint.device_ids();  // none: all devices
+    if (!endpoint.allocator().empty() &&
+        (ids.empty() || std::find(ids.begin(), ids.end(), uuid) != ids.end()))
+      return endpoint.allocator();
+  }
+  return "";
+}
+
 }  // namespace
 
 DaemonLink::DaemonLink(const std::string& socket)
@@ -30,24 +42,28 @@ DaemonLink::DaemonLink(const std::string& socket)
       endpoints_(proto::TenantEndpoints::NewStub(channel_)) {}
 
 absl::StatusOr<std::vector<Gpu>> DaemonLink::Gpus() {
+  const absl::StatusOr<proto::EndpointList> endpoints = Endpoints();
+  if (!endpoints.ok()) return endpoints.status();
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kStatusTimeout);
   proto::Status status;
   const grpc::Status result = admin_->GetStatus(&context, {}, &status);
   if (!result.ok()) return ToStatus(result);
   std::vector<Gpu> gpus;
-  for (const proto::DeviceStatus& device : status.devices())
-    gpus.push_back({device.uuid(), device.total_memory(), device.state() == "ok"});
+  for (const proto::DeviceStatus& device : status.devices()) {
+    Gpu& gpu = gpus.emplace_back();
+    gpu.uuid = device.uuid();
+    gpu.memory = device.total_memory();
+    gpu.healthy = device.state() == "ok";
+    if (!gpu.healthy) gpu.problem = device.state();
+    gpu.allocator = AllocatorOf(*endpoints, gpu.uuid);
+    gpu.name = device.name();
+    gpu.sm_count = static_cast<uint32_t>(std::max(0, device.sm_count()));
+    gpu.compute_major = device.compute_major();
+    gpu.compute_minor = device.compute_minor();
+    gpu.driver_version = device.driver_version();
+  }
   return gpus;
-}
-
-absl::Status DaemonLink::OpenEndpoint(const proto::TenantEndpoint& endpoint) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kEndpointTimeout);
-  proto::OpenedEndpoint opened;
-  const absl::Status status = ToStatus(endpoints_->OpenEndpoint(&context, endpoint, &opened));
-  if (status.ok()) ++opened_;
-  return status;
 }
 
 absl::StatusOr<proto::EndpointList> DaemonLink::Endpoints() {
@@ -59,6 +75,15 @@ absl::StatusOr<proto::EndpointList> DaemonLink::Endpoints() {
   return list;
 }
 
+absl::Status DaemonLink::OpenEndpoint(const proto::TenantEndpoint& endpoint) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kEndpointTimeout);
+  proto::OpenedEndpoint opened;
+  const absl::Status status = ToStatus(endpoints_->OpenEndpoint(&context, endpoint, &opened));
+  if (status.ok()) ++opened_;
+  return status;
+}
+
 absl::Status DaemonLink::SetOwner(const std::string& endpoint, const proto::Owner& owner) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kStatusTimeout);
@@ -66,6 +91,23 @@ absl::Status DaemonLink::SetOwner(const std::string& endpoint, const proto::Owne
   wanted.set_name(endpoint);
   *wanted.mutable_owner() = owner;
   return ToStatus(endpoints_->SetEndpointOwner(&context, wanted, &in_force));
+}
+
+absl::Status DaemonLink::ChangeEndpoint(const proto::TenantEndpoint& endpoint) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kEndpointTimeout);
+  proto::OpenedEndpoint opened;
+  return ToStatus(endpoints_->ChangeEndpoint(&context, endpoint, &opened));
+}
+
+absl::Status DaemonLink::CloseEndpoint(const std::string& name) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kEndpointTimeout);
+  proto::CloseEndpointRequest request;
+  request.set_name(name);
+  proto::CloseEndpointReply reply;
+  const absl::Status closed = ToStatus(endpoints_->CloseEndpoint(&context, request, &reply));
+  return absl::IsNotFound(closed) ? absl::OkStatus() : closed;
 }
 
 }  // namespace detshare::kubernetes

@@ -1,4 +1,4 @@
-// The plugin's requests to the daemon.
+// The requests of the device plugin and of the driver for claims to the daemon.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
-#include "tools/kubernetes/shares.h"
+#include "tools/kubernetes/gpu.h"
 
 namespace detshare::kubernetes {
 
@@ -23,16 +23,22 @@ class DaemonLink {
   // `socket` is the daemon's main socket. The caller must be root or the daemon's user.
   explicit DaemonLink(const std::string& socket);
 
-  // The GPUs, in the daemon's order. Unavailable when no daemon replies within two seconds.
+  // The GPUs, in the daemon's order, with the allocators of their endpoints. Unavailable when no
+  // daemon replies within two seconds.
   absl::StatusOr<std::vector<Gpu>> Gpus();
+  // The endpoints that are open, with their names, devices and allocators.
+  absl::StatusOr<proto::EndpointList> Endpoints();
   // Opens a tenant endpoint. The daemon closes an endpoint of the same name first and ends its
   // sessions. Returns the daemon's status.
   absl::Status OpenEndpoint(const proto::TenantEndpoint& endpoint);
   // The number of endpoints that OpenEndpoint() has opened.
   uint64_t opened() const { return opened_.load(); }
-  absl::StatusOr<proto::EndpointList> Endpoints();
   // Replaces the owner of an open endpoint.
   absl::Status SetOwner(const std::string& endpoint, const proto::Owner& owner);
+  // Changes the settings of an open endpoint. NotFound; otherwise the daemon's status.
+  absl::Status ChangeEndpoint(const proto::TenantEndpoint& endpoint);
+  // Ends the endpoint's sessions and removes it. Ok also if there is none.
+  absl::Status CloseEndpoint(const std::string& name);
 
  private:
   const std::shared_ptr<grpc::Channel> channel_;

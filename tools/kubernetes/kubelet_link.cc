@@ -25,26 +25,14 @@ KubeletLink::KubeletLink(std::string directory, std::string domain,
       domain_(std::move(domain)),
       inotify_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
   for (ShareService* service : services) {
-    Plugin& plugin = plugins_.emplace_back();
-    plugin.service = service;
-    plugin.endpoint = absl::StrCat("detshare-", service->resource().name, ".sock");
+    const std::string endpoint = absl::StrCat("detshare-", service->resource().name, ".sock");
+    plugins_.push_back(
+        {service, endpoint, ServedSocket(absl::StrCat(directory_, "/", endpoint), {service})});
   }
   inotify_add_watch(inotify_, directory_.c_str(), IN_CREATE | IN_DELETE | IN_MOVE);
 }
 
-KubeletLink::~KubeletLink() {
-  for (Plugin& plugin : plugins_) {
-    if (plugin.server != nullptr) plugin.server->Shutdown(std::chrono::system_clock::now());
-  }
-  close(inotify_);
-}
-
-KubeletLink::File KubeletLink::Look(const std::string& path) {
-  struct stat status;
-  if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return {};
-  return {true, status.st_ino,
-          int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec};
-}
+KubeletLink::~KubeletLink() { close(inotify_); }
 
 void KubeletLink::DrainEvents() {
   char buffer[4096];
@@ -55,13 +43,12 @@ void KubeletLink::DrainEvents() {
 absl::Status KubeletLink::Tend() {
   // Drained before the check, so a later change makes another event.
   DrainEvents();
-  const File kubelet = Look(absl::StrCat(directory_, "/", kKubeletSocket));
+  const SocketFile kubelet = LookAtSocket(absl::StrCat(directory_, "/", kKubeletSocket));
   bool all = kubelet.there && kubelet == kubelet_;
   for (Plugin& plugin : plugins_) {
-    const std::string path = absl::StrCat(directory_, "/", plugin.endpoint);
-    if (plugin.server != nullptr && Look(path) == plugin.socket) continue;
-    all = false;
-    if (absl::Status served = Serve(plugin); !served.ok()) return served;
+    const absl::StatusOr<bool> begun = plugin.socket.Tend();
+    if (!begun.ok()) return begun.status();
+    if (*begun) all = false;
   }
   if (all) return absl::OkStatus();
   kubelet_ = {};
@@ -71,22 +58,6 @@ absl::Status KubeletLink::Tend() {
     if (absl::Status registered = Register(plugin); !registered.ok()) return registered;
   }
   kubelet_ = kubelet;
-  return absl::OkStatus();
-}
-
-absl::Status KubeletLink::Serve(Plugin& plugin) {
-  if (plugin.server != nullptr) {
-    plugin.server->Shutdown(std::chrono::system_clock::now());
-    plugin.server.reset();
-  }
-  const std::string path = absl::StrCat(directory_, "/", plugin.endpoint);
-  unlink(path.c_str());
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
-  builder.RegisterService(plugin.service);
-  plugin.server = builder.BuildAndStart();
-  if (plugin.server == nullptr) return absl::InternalError(absl::StrCat("cannot serve at ", path));
-  plugin.socket = Look(path);
   return absl::OkStatus();
 }
 

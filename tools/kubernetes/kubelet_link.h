@@ -1,13 +1,11 @@
 // Serves each plugin on a socket in kubelet's directory and registers it with kubelet.
 #pragma once
 
-#include <sys/stat.h>
-
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/kubernetes/served_socket.h"
 #include "tools/kubernetes/share_service.h"
 
 namespace detshare::kubernetes {
@@ -31,29 +29,19 @@ class KubeletLink {
   absl::Status Tend();
 
  private:
-  // Identifies a socket file. Neither the name nor the inode is enough, because both are reused.
-  struct File {
-    bool there = false;
-    ino_t inode = 0;
-    int64_t changed_ns = 0;
-    bool operator==(const File&) const = default;
-  };
   struct Plugin {
-    ShareService* service = nullptr;
+    ShareService* service;
     std::string endpoint;  // the name of its socket
-    std::unique_ptr<grpc::Server> server;
-    File socket;
+    ServedSocket socket;
   };
 
-  static File Look(const std::string& path);
-  absl::Status Serve(Plugin& plugin);
   absl::Status Register(const Plugin& plugin);
   void DrainEvents();
 
   const std::string directory_, domain_;
   std::vector<Plugin> plugins_;
   int inotify_ = -1;
-  File kubelet_;  // the kubelet that knows all plugins
+  SocketFile kubelet_;  // the kubelet that knows all plugins
 };
 
 }  // namespace detshare::kubernetes

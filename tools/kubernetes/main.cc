@@ -16,6 +16,7 @@
 #include "tools/containers/injection.h"
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/kubelet_link.h"
+#include "tools/kubernetes/notice.h"
 #include "tools/kubernetes/pod_owners.h"
 #include "tools/kubernetes/share_service.h"
 #include "tools/kubernetes/shares.h"
@@ -76,18 +77,6 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->type_name("N")
       ->check(CLI::Range(10, 60000));
 }
-
-// Prints a text only when it differs from the last one.
-class Notice {
- public:
-  void Say(const std::string& text) {
-    if (text != last_ && !text.empty()) std::fprintf(stderr, "%s\n", text.c_str());
-    last_ = text;
-  }
-
- private:
-  std::string last_;
-};
 
 int Fail(const std::string& why) {
   std::fprintf(stderr, "detshare-device-plugin: %s\n", why.c_str());

@@ -32,68 +32,6 @@ void FillIn(const std::vector<containers::BindMount>& mounts,
 
 }  // namespace
 
-// One ListAndWatch call of kubelet. It deletes itself when gRPC has finished the call.
-class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::ListAndWatchResponse> {
- public:
-  explicit Stream(ShareService& service) : service_(service) {
-    const MutexLock lock(&service_.mutex_);
-    service_.streams_.insert(this);
-    Notify();
-  }
-
-  // Sends the current shares, after the write in progress. The caller holds the service's mutex, but
-  // clang cannot see that the service calls this on streams of its own.
-  void Notify() {
-    service_.mutex_.AssertHeld();
-    if (finished_) return;
-    news_ = writing_;
-    if (writing_) return;
-    response_.Clear();
-    for (const Share& share : SharesOf(service_.resource_, service_.gpus_)) {
-      v1beta1::Device* const device = response_.add_devices();
-      device->set_id(share.id);
-      device->set_health(share.healthy ? "Healthy" : "Unhealthy");
-    }
-    writing_ = true;
-    StartWrite(&response_);
-  }
-
-  void OnWriteDone(bool ok) override {
-    const MutexLock lock(&service_.mutex_);
-    writing_ = false;
-    if (!ok) {
-      End();
-    } else if (news_) {
-      Notify();
-    }
-  }
-  void OnCancel() override {
-    const MutexLock lock(&service_.mutex_);
-    End();
-  }
-  void OnDone() override {
-    {
-      const MutexLock lock(&service_.mutex_);
-      service_.streams_.erase(this);
-    }
-    delete this;
-  }
-
- private:
-  void End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_.mutex_) {
-    if (finished_) return;
-    finished_ = true;
-    Finish(grpc::Status::OK);
-  }
-
-  ShareService& service_;
-  bool writing_ ABSL_GUARDED_BY(service_.mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(service_.mutex_) = false;
-  bool news_ ABSL_GUARDED_BY(service_.mutex_) =
-      false;  // the shares have changed since the write in progress began
-  v1beta1::ListAndWatchResponse response_ ABSL_GUARDED_BY(service_.mutex_);
-};
-
 ShareService::ShareService(Resource resource, Options options, DaemonLink& daemon)
     : resource_(std::move(resource)), options_(std::move(options)), daemon_(daemon) {}
 
@@ -101,7 +39,13 @@ void ShareService::SetGpus(const std::vector<Gpu>& gpus) {
   const MutexLock lock(&mutex_);
   if (gpus == gpus_) return;
   gpus_ = gpus;
-  for (Stream* stream : streams_) stream->Notify();
+  v1beta1::ListAndWatchResponse list;
+  for (const Share& share : SharesOf(resource_, gpus)) {
+    v1beta1::Device* const device = list.add_devices();
+    device->set_id(share.id);
+    device->set_health(share.healthy ? "Healthy" : "Unhealthy");
+  }
+  streams_.Send(std::move(list));
 }
 
 std::vector<Share> ShareService::shares() const {
@@ -126,7 +70,7 @@ grpc::Status ShareService::GetDevicePluginOptions(grpc::ServerContext*, const v1
 
 grpc::ServerWriteReactor<v1beta1::ListAndWatchResponse>* ShareService::ListAndWatch(
     grpc::CallbackServerContext*, const v1beta1::Empty*) {
-  return new Stream(*this);
+  return streams_.Open();
 }
 
 grpc::Status ShareService::GetPreferredAllocation(

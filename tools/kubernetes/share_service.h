@@ -3,7 +3,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/device_plugin.grpc.pb.h"
 #include "tools/kubernetes/shares.h"
+#include "tools/kubernetes/snapshot_streams.h"
 
 namespace detshare::kubernetes {
 
@@ -53,8 +53,6 @@ class ShareService final : public v1beta1::DevicePlugin::WithCallbackMethod_List
                                  v1beta1::PreStartContainerResponse* response) override;
 
  private:
-  class Stream;
-
   std::vector<Share> shares() const;
 
   const Resource resource_;
@@ -63,7 +61,7 @@ class ShareService final : public v1beta1::DevicePlugin::WithCallbackMethod_List
 
   mutable Mutex mutex_;
   std::vector<Gpu> gpus_ ABSL_GUARDED_BY(mutex_);
-  std::set<Stream*> streams_ ABSL_GUARDED_BY(mutex_);
+  SnapshotStreams<v1beta1::ListAndWatchResponse> streams_;
 };
 
 }  // namespace detshare::kubernetes

@@ -84,7 +84,8 @@ std::vector<Share> SharesOf(const Resource& resource, const std::vector<Gpu>& gp
     const std::string id = gpu.uuid.rfind("GPU-", 0) == 0 ? gpu.uuid.substr(4) : gpu.uuid;
     for (int i = 0; i < resource.shares; ++i)
       shares.push_back({absl::StrCat(id, "-", i), gpu.uuid,
-                        gpu.memory / static_cast<uint64_t>(resource.shares), gpu.healthy});
+                        gpu.memory / static_cast<uint64_t>(resource.shares),
+                        gpu.healthy && (gpu.allocator.empty() || gpu.allocator == kAllocator)});
   }
   return shares;
 }
@@ -132,6 +133,7 @@ absl::StatusOr<proto::TenantEndpoint> EndpointOf(const Resource& resource,
     return absl::InvalidArgumentError("a share is named twice");
   proto::TenantEndpoint endpoint;
   endpoint.set_name(EndpointName(resource, ids.front()));
+  endpoint.set_allocator(kAllocator);
   std::map<std::string, uint64_t> count;  // the number of the container's shares, by GPU
   uint64_t part = UINT64_MAX, max = 0;
   for (const std::string& id : ids) {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "proto/admin.pb.h"
 #include "proto/tenant_endpoint.pb.h"
+#include "tools/kubernetes/gpu.h"
 
 namespace detshare::kubernetes {
 
@@ -31,13 +32,8 @@ inline constexpr int kMaxShares = 60;  // of one GPU
 // [,slo-latency=D][,slo-ttft=D][,slo-tpot=D]". InvalidArgument for any other text.
 absl::StatusOr<Resource> ParseResource(const std::string& text);
 
-struct Gpu {
-  std::string uuid;  // "GPU-8a1b..."
-  uint64_t memory = 0;
-  bool healthy = false;
-
-  bool operator==(const Gpu&) const = default;
-};
+// The plugin's name among allocators (TenantEndpoint.allocator).
+inline constexpr char kAllocator[] = "detshare-device-plugin";
 
 struct Share {
   std::string id;  // "<UUID without GPU->-<number>"
