@@ -1,81 +1,22 @@
 // The device plugin between a kubelet that speaks the real API, a real daemon with software GPUs,
 // and containers that get exactly what the plugin's reply names.
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "proto/admin.grpc.pb.h"
 #include "proto/owner.h"
-#include "proto/tenant_endpoint.grpc.pb.h"
+#include "tests/tools/kubernetes/host_fixture.h"
 #include "tests/tools/kubernetes/kubelet_stand_in.h"
 
 namespace detshare::kubernetes {
 namespace {
 
-namespace fs = std::filesystem;
 using Devices = KubeletStandIn::Devices;
-
-std::string FromEnvironment(const char* name) {
-  const char* const value = getenv(name);
-  REQUIRE(value != nullptr);
-  return fs::canonical(value).string();
-}
-
-// A program that runs as long as this object lives.
-class Process {
- public:
-  Process(const std::vector<std::string>& command, const std::string& log) : log_(log) {
-    pid_ = fork();
-    if (pid_ == 0) {
-      const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-      dup2(fd, 1);
-      dup2(fd, 2);
-      std::vector<char*> argv;
-      for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-      argv.push_back(nullptr);
-      execv(argv[0], argv.data());
-      _exit(127);
-    }
-  }
-  ~Process() { End(SIGTERM); }
-  int End(int signal) {
-    if (pid_ <= 0) return 0;
-    kill(pid_, signal);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = 0;
-    return status;
-  }
-  std::string log() const {
-    std::ifstream stream(log_);
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return text.str();
-  }
-
- private:
-  const std::string log_;
-  pid_t pid_ = 0;
-};
-
-// The instructions for a container runtime: mounts and environment.
-struct Container {
-  struct Mount {
-    std::string host, container;
-    bool read_only;
-  };
-  std::vector<Mount> mounts;
-  std::vector<std::string> environment;
-};
 
 Container ContainerOf(const v1beta1::ContainerAllocateResponse& response) {
   Container container;
@@ -86,44 +27,10 @@ Container ContainerOf(const v1beta1::ContainerAllocateResponse& response) {
   return container;
 }
 
-// Applies the CDI specification's edits for one device, as a runtime does.
-Container ContainerOf(const nlohmann::json& spec, const std::string& device) {
-  Container container;
-  const auto apply = [&](const nlohmann::json& edits) {
-    for (const auto& mount : edits.value("mounts", nlohmann::json::array())) {
-      const auto& options = mount["options"];
-      container.mounts.push_back(
-          {mount["hostPath"], mount["containerPath"],
-           std::find(options.begin(), options.end(), "ro") != options.end()});
-    }
-    for (const auto& variable : edits.value("env", nlohmann::json::array()))
-      container.environment.push_back(variable);
-  };
-  apply(spec["containerEdits"]);
-  bool found = false;
-  for (const auto& one : spec["devices"]) {
-    if (spec["kind"].get<std::string>() + "=" + one["name"].get<std::string>() != device) continue;
-    apply(one["containerEdits"]);
-    found = true;
-  }
-  REQUIRE(found);
-  return container;
-}
-
-// A node: a daemon with two software GPUs, and kubelet's directory.
-struct Node {
+// A host with kubelet's directory.
+struct Node : Host {
   Node() {
-    char pattern[] = "/tmp/ds-k8s-XXXXXX";
-    path = mkdtemp(pattern);
     fs::create_directories(path + "/plugins");
-    fs::create_directories(path + "/lib");
-    // Files, as on a node, and not links into a build folder.
-    std::istringstream libraries(getenv("SHIMS"));
-    for (std::string library; libraries >> library;) {
-      const std::string name = fs::path(library).filename();
-      if (name == "libcuda.so.1" || name == "libnvidia-ml.so.1")
-        fs::copy_file(fs::canonical(library), path + "/lib/" + name);
-    }
     kubelet = std::make_unique<KubeletStandIn>(path + "/plugins");
   }
   ~Node() {
@@ -133,18 +40,8 @@ struct Node {
     CHECK(kubelet->problems() == "");
     plugin.reset();
     kubelet.reset();
-    daemon.reset();
-    fs::remove_all(path);
   }
 
-  std::string socket() const { return path + "/run/detshared.sock"; }
-  void StartDaemon() {
-    daemon = std::make_unique<Process>(
-        std::vector<std::string>{FromEnvironment("DETSHARED"), "--socket", socket(), "--backend",
-                                 "soft", "--soft-devices", "2", "--soft-memory", "256MiB",
-                                 "--soft-threads", "2"},
-        path + "/daemon.log");
-  }
   void StartPlugin(const std::vector<std::string>& more = {}) {
     std::vector<std::string> command = {FromEnvironment("PLUGIN"),
                                         "--socket",
@@ -175,34 +72,6 @@ struct Node {
         .healthy;
   }
 
-  proto::Status Status() {
-    grpc::ClientContext context;
-    proto::Status status;
-    REQUIRE(proto::Admin::NewStub(
-                grpc::CreateChannel("unix:" + socket(), grpc::InsecureChannelCredentials()))
-                ->GetStatus(&context, {}, &status)
-                .ok());
-    return status;
-  }
-  proto::Tenants Tenants() {
-    grpc::ClientContext context;
-    proto::Tenants tenants;
-    REQUIRE(proto::Admin::NewStub(
-                grpc::CreateChannel("unix:" + socket(), grpc::InsecureChannelCredentials()))
-                ->GetTenants(&context, {}, &tenants)
-                .ok());
-    return tenants;
-  }
-
-  proto::EndpointList Endpoints() {
-    grpc::ClientContext context;
-    proto::EndpointList list;
-    REQUIRE(proto::TenantEndpoints::NewStub(
-                grpc::CreateChannel("unix:" + socket(), grpc::InsecureChannelCredentials()))
-                ->GetEndpoints(&context, {}, &list)
-                .ok());
-    return list;
-  }
   // Waits until the only endpoint has this owner.
   void AwaitOwner(const std::string& owner) {
     std::string now = "no endpoint";
@@ -214,43 +83,7 @@ struct Node {
     CHECK(now == owner);
   }
 
-  // Runs a CUDA program in its own namespaces and root, which have only what `container` names.
-  // Returns what it printed.
-  std::string Run(const Container& container, const std::string& program = "PROGRAM") {
-    std::ofstream list(path + "/mounts");
-    for (const Container::Mount& mount : container.mounts)
-      list << mount.host << " " << mount.container << " " << (mount.read_only ? "ro" : "rw")
-           << "\n";
-    list.close();
-    std::ofstream environment(path + "/environment");
-    for (const std::string& variable : container.environment) environment << variable << "\n";
-    environment.close();
-    const std::string output = path + "/output";
-    const std::string command = FromEnvironment("RUN_CONTAINER") + " " + path + " " +
-                                FromEnvironment(program.c_str()) + " >" + output + " 2>" + path +
-                                "/errors";
-    const int status = std::system(command.c_str());
-    std::ifstream stream(output), errors(path + "/errors");
-    std::ostringstream text, said;
-    text << stream.rdbuf();
-    said << errors.rdbuf();
-    if (WEXITSTATUS(status) == 77) {
-      WARN("NOT TESTED: no namespaces can be made here");
-      return Expected();
-    }
-    INFO(said.str());
-    CHECK(status == 0);
-    return text.str();
-  }
-  static std::string Expected() {
-    std::ifstream stream(FromEnvironment("EXPECTED"));
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return text.str();
-  }
-
-  std::string path;
-  std::unique_ptr<Process> daemon, plugin;
+  std::unique_ptr<Process> plugin;
   PodResourcesStandIn pods;
   std::unique_ptr<KubeletStandIn> kubelet;
 };
@@ -412,7 +245,7 @@ TEST_CASE("With CDI a container gets a device by name, which the specification d
   std::ifstream stream(node.path + "/cdi/detshare.json");
   const nlohmann::json spec = nlohmann::json::parse(stream);
   CHECK(spec["devices"].size() == 12);
-  CHECK(node.Run(ContainerOf(spec, container.cdi_devices(0).name())) == Node::Expected());
+  CHECK(node.Run(CdiContainer(spec, container.cdi_devices(0).name())) == Node::Expected());
 }
 
 TEST_CASE("A container sees exactly the GPUs that it has") {
@@ -482,6 +315,30 @@ TEST_CASE("The plugin tells the daemon which pod has a share, also if kubelet sa
   node.pods.Set({});
   node.StartPlugin();
   node.AwaitOwner("");
+}
+
+TEST_CASE("Shares of a GPU of which another program allocates parts are unhealthy, and refused") {
+  Node node;
+  node.StartDaemon();
+  node.kubelet->Start();
+  node.StartPlugin();
+  const std::vector<std::string> shares = node.AwaitHealthy(kPlain, 8);
+  v1beta1::AllocateResponse response;
+  REQUIRE(node.kubelet->Allocate(kPlain, {{shares[0]}}, &response).ok());
+
+  proto::TenantEndpoint claim;
+  claim.set_name("claim-1");
+  claim.set_allocator("detshare-dra-driver");
+  claim.add_device_ids(node.Status().devices(0).uuid());
+  REQUIRE(node.Open(claim).ok());
+  // Kubelet has allocated the share already, but the container does not start.
+  const grpc::Status refused = node.kubelet->PreStart(kPlain, {shares[0]});
+  CHECK(refused.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK(refused.error_message().find("belongs to detshare-dra-driver") != std::string::npos);
+  node.kubelet->Await(kPlain, [](const Devices& devices) {
+    return devices.healthy.size() == 4 && devices.unhealthy.size() == 4;
+  });
+  CHECK(node.kubelet->PreStart(kPlain, {shares[7]}).ok());  // of the other GPU
 }
 
 TEST_CASE("The plugin refuses what it cannot offer") {

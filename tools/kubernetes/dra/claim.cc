@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "policy/status_macros.h"
+#include "proto/owner.h"
 #include "tools/kubernetes/dra/json_path.h"
 #include "tools/kubernetes/dra/parameters.h"
 #include "tools/kubernetes/dra/quantity.h"
@@ -49,8 +50,8 @@ absl::StatusOr<int64_t> CapacityOf(const Json& result, const char* name) {
   if (value->is_null()) return 0;
   std::optional<int64_t> amount;
   if (value->is_string()) amount = ParseQuantity(value->get<std::string>());
-  if (value->is_number_unsigned() && *value <= INT64_MAX) amount = value->get<int64_t>();
-  if (amount.has_value()) return *amount;
+  if (value->is_number_unsigned()) amount = value->get<int64_t>();
+  if (amount.has_value() && *amount >= 0) return *amount;
   return absl::InvalidArgumentError(
       absl::StrCat("status.allocation: consumedCapacity.", name, " is no quantity"));
 }
@@ -130,6 +131,17 @@ TenantSetting Complete(const Consumed& consumed, const TenantSetting& settings) 
   tenant.set_slo_tpot_ns(0);
   tenant.MergeFrom(settings);
   return tenant;
+}
+
+// The pods for which the claim is reserved: its only pod, or the namespace of several.
+proto::Owner OwnerOf(const Json& claim) {
+  proto::Owner owner;
+  owner.set_namespace_(Text(At(claim, "metadata", "namespace")));
+  const Json& consumers = At(claim, "status", "reservedFor");
+  if (consumers.is_array() && consumers.size() == 1 && At(consumers[0], "resource") == "pods")
+    owner.set_pod(Text(At(consumers[0], "name")));
+  // An owner is for display, so one that the daemon would not take is left out.
+  return CheckOwner(owner).ok() ? owner : proto::Owner();
 }
 
 const Gpu* GpuOf(const std::vector<Gpu>& gpus, const std::string& device) {
@@ -240,6 +252,7 @@ absl::StatusOr<record::PreparedClaim> ReadClaim(const Json& claim, const std::st
                             TenantOf(claim, first, prepared));
   prepared.mutable_endpoint()->set_name(EndpointName(prepared.uid()));
   prepared.mutable_endpoint()->set_allocator(kClaimAllocator);
+  *prepared.mutable_endpoint()->mutable_owner() = OwnerOf(claim);
   return prepared;
 }
 

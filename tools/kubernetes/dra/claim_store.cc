@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "policy/status_macros.h"
+#include "proto/owner.h"
 #include "tools/kubernetes/dra/json_path.h"
 
 namespace detshare::kubernetes {
@@ -175,9 +176,14 @@ absl::Status ClaimStore::WriteCdi() {
       containers::CdiSpec(kCdiClaims, options_.common, options_.run_directory, endpoints));
 }
 
-absl::Status ClaimStore::Ensure(const proto::TenantEndpoint& endpoint) {
-  const absl::Status changed = daemon_.ChangeEndpoint(endpoint);
-  return OfDaemon(absl::IsNotFound(changed) ? daemon_.OpenEndpoint(endpoint) : changed);
+absl::Status ClaimStore::Ensure(const proto::TenantEndpoint& endpoint, bool other_settings) {
+  const absl::StatusOr<proto::EndpointList> open = daemon_.Endpoints();
+  if (!open.ok()) return OfDaemon(open.status());
+  const bool there =
+      std::any_of(open->endpoints().begin(), open->endpoints().end(),
+                  [&](const proto::TenantEndpoint& one) { return one.name() == endpoint.name(); });
+  if (!there) return OfDaemon(daemon_.OpenEndpoint(endpoint));
+  return other_settings ? OfDaemon(daemon_.ChangeEndpoint(endpoint)) : absl::OkStatus();
 }
 
 absl::StatusOr<record::PreparedClaim> ClaimStore::Prepare(const ClaimRef& ref) {
@@ -187,7 +193,7 @@ absl::StatusOr<record::PreparedClaim> ClaimStore::Prepare(const ClaimRef& ref) {
     const auto entry = entries_.find(ref.uid);
     if (entry != entries_.end()) {
       entry->second.restored = entry->second.gone = false;  // kubelet knows it
-      DETSHARE_RETURN_IF_ERROR(Ensure(entry->second.claim.endpoint()));
+      DETSHARE_RETURN_IF_ERROR(Ensure(entry->second.claim.endpoint(), /*other_settings=*/false));
       DETSHARE_RETURN_IF_ERROR(WriteCdi());
       return entry->second.claim;
     }
@@ -212,7 +218,7 @@ absl::StatusOr<record::PreparedClaim> ClaimStore::Prepare(const ClaimRef& ref) {
 absl::Status ClaimStore::Begin(Entry& entry, const record::PreparedClaim& claim) {
   const bool fresh = entry.watch == nullptr;
   entry.claim = claim;
-  absl::Status begun = Ensure(claim.endpoint());
+  absl::Status begun = Ensure(claim.endpoint(), /*other_settings=*/true);
   if (begun.ok()) begun = Save();
   if (begun.ok()) begun = WriteCdi();
   if (!begun.ok()) {
@@ -254,25 +260,34 @@ absl::Status ClaimStore::Unprepare(const std::string& uid) {
 
 void ClaimStore::Apply(Entry& entry, const Json& news) {
   const absl::StatusOr<record::PreparedClaim> now = ReadClaim(news, options_.pool, gpus_);
-  std::string problem;
-  if (!now.ok()) {
-    problem = std::string(now.status().message());
-  } else if (now->endpoint().SerializeAsString() != entry.claim.endpoint().SerializeAsString()) {
-    const absl::Status changed = OfDaemon(daemon_.ChangeEndpoint(now->endpoint()));
+  std::string problem(now.status().message());
+  if (now.ok()) {
+    const absl::Status changed = Change(entry, now->endpoint());
     if (absl::IsUnavailable(changed)) {
       entry.news = news;  // the next Tend() tries again
       return;
     }
     problem = std::string(changed.message());
-    if (changed.ok()) {
-      *entry.claim.mutable_endpoint() = now->endpoint();
-      if (absl::Status saved = Save(); !saved.ok()) Say(std::string(saved.message()));
-      Say(absl::StrCat(NameOf(entry.claim), " has other parameters now"));
-    }
   }
   if (!problem.empty() && problem != entry.problem)
     Say(absl::StrCat(NameOf(entry.claim), " keeps its parameters: ", problem));
   entry.problem = problem;
+}
+
+absl::Status ClaimStore::Change(Entry& entry, const proto::TenantEndpoint& to) {
+  proto::TenantEndpoint& endpoint = *entry.claim.mutable_endpoint();
+  const bool settings = to.tenant().SerializeAsString() != endpoint.tenant().SerializeAsString();
+  if (!settings && AreSame(to.owner(), endpoint.owner())) return absl::OkStatus();
+  if (settings) {
+    DETSHARE_RETURN_IF_ERROR(OfDaemon(daemon_.ChangeEndpoint(to)));
+    *endpoint.mutable_tenant() = to.tenant();
+    Say(absl::StrCat(NameOf(entry.claim), " has other parameters now"));
+  }
+  if (!AreSame(to.owner(), endpoint.owner())) {
+    DETSHARE_RETURN_IF_ERROR(OfDaemon(daemon_.SetOwner(to.name(), to.owner())));
+    *endpoint.mutable_owner() = to.owner();
+  }
+  return Save();
 }
 
 void ClaimStore::Tend(const std::vector<Gpu>& gpus) {

@@ -74,13 +74,18 @@ class ClaimStore {
   void Seen(const std::string& uid, const std::vector<Json>& claims);
   absl::Status Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteCdi() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Opens the endpoint, or changes the settings of the open one.
-  absl::Status Ensure(const proto::TenantEndpoint& endpoint) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Opens the endpoint. One that is open stays, and gets the settings if it may have others.
+  absl::Status Ensure(const proto::TenantEndpoint& endpoint, bool other_settings)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Opens the endpoint of a claim, keeps the claim and follows it. With an error the entry of a new
   // claim is gone.
   absl::Status Begin(Entry& entry, const record::PreparedClaim& claim)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Applies the parameters of the claim as it is now, or says why they cannot be.
   void Apply(Entry& entry, const Json& news) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the entry's endpoint the settings and the owner of `to`.
+  absl::Status Change(Entry& entry, const proto::TenantEndpoint& to)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string FileName() const { return options_.directory + "/claims"; }
 
   const ApiServer& api_;

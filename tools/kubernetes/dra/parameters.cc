@@ -51,7 +51,7 @@ std::string ReadMaxMultiprocessors(const Json& value, TenantSetting* settings) {
 std::string ReadPinnedMemory(const Json& value, TenantSetting* settings) {
   std::optional<int64_t> bytes;
   if (value.is_string()) bytes = ParseQuantity(value.get<std::string>());
-  if (value.is_number_unsigned() && value <= INT64_MAX) bytes = value.get<int64_t>();
+  if (value.is_number_unsigned()) bytes = value.get<int64_t>();  // negative above 2^63 - 1
   if (!bytes.has_value() || *bytes < 1) return "a quantity of bytes above 0, such as \"4Gi\"";
   settings->set_pinned_memory(static_cast<uint64_t>(*bytes));
   return "";

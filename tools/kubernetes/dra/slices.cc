@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kLongestAttribute = 64;
 constexpr int64_t kMebibyte = 1 << 20;
+constexpr uint64_t kLeastMemory = 2 * kMebibyte;  // the least that a claim gets, and one step more
 
 // The value that a claim gets of the memory if it requests none: an equal part for each place.
 int64_t DefaultMemory(const Gpu& gpu, int places) {
@@ -94,7 +95,7 @@ Json SliceSpec(const std::vector<Gpu>& gpus, bool reachable, const SliceOptions&
   Json devices = Json::array();
   for (const Gpu& gpu : gpus) {
     // A GPU of unknown size cannot be described.
-    if (devices.size() == kMaxDevices || gpu.memory < static_cast<uint64_t>(kMebibyte)) continue;
+    if (devices.size() == kMaxDevices || gpu.memory < kLeastMemory) continue;
     Json taints = TaintsOf(gpu, reachable);
     if (!taints.empty() && !options.taints) continue;
     Json device = DeviceOf(gpu, options);
