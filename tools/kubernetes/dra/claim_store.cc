@@ -187,6 +187,8 @@ absl::Status ClaimStore::Ensure(const proto::TenantEndpoint& endpoint, bool othe
 }
 
 absl::StatusOr<record::PreparedClaim> ClaimStore::Prepare(const ClaimRef& ref) {
+  if (ref.namespace_.empty() || ref.name.empty() || ref.uid.empty())
+    return absl::InvalidArgumentError("a claim has a namespace, a name and a uid");
   std::vector<Gpu> gpus;
   {
     const MutexLock lock(&mutex_);

@@ -203,7 +203,7 @@ TEST_CASE("A pod with a claim runs CUDA programs with the claim's capacities and
   CHECK(node.kubelet->Unprepare(train) == "");
   CHECK_FALSE(fs::exists(node.path + "/cdi/detshare-claims.json"));
 
-  // It has used these rights and no others; the manifests grant them.
+  // The manifests grant these rights, and those of the test of slices.
   CHECK(node.api->rights_used() ==
         std::set<std::string>{"create resourceslices", "get nodes", "get resourceclaims",
                               "list resourceclaims", "list resourceslices", "watch resourceclaims",
@@ -235,7 +235,6 @@ TEST_CASE("A claim that cannot be prepared gets the reason, and opens nothing") 
   CHECK(node.Endpoints().endpoints_size() == 0);
   CHECK_FALSE(fs::exists(node.path + "/cdi/detshare-claims.json"));
   CHECK(node.kubelet->Prepare(node.MakeClaim("right", 0)).error() == "");
-  // The stand-in saw the path that no server has, which is what the strange namespace leads to.
 }
 
 TEST_CASE("An API server that fails for a while only delays a claim") {
@@ -376,6 +375,10 @@ TEST_CASE("The slice is kept as the GPUs are, whatever others do with it") {
     const std::vector<Json> slices = node.api->List(ApiServerStandIn::kSlices);
     return slices.size() == 1 && slices[0]["spec"]["pool"]["generation"] == 41;
   });
+
+  for (const char* right : {"update resourceslices", "delete resourceslices"})
+    CHECK(node.api->rights_used().count(right) == 1);
+  CHECK(node.api->rights_used().size() <= 7);
 
   // Conflicts and failures only delay it.
   node.api->ConflictNext(2);

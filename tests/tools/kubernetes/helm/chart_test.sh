@@ -2,10 +2,11 @@
 # Checks that the plain manifests are those that the Helm chart makes from its defaults, that other
 # values make other manifests, and that Kubernetes' API and the real programs accept all of them.
 #
-#   chart_test.sh CHECK RENDER.GO CHART.YAML MANIFESTS PODS DETSHARED DETSHARECTL PLUGIN
+#   chart_test.sh CHECK RENDER.GO CHART.YAML DETSHARED DETSHARECTL PLUGIN DRA_DRIVER
 set -euo pipefail
-check=$(realpath "$1") render=$(realpath "$2") chart=$(dirname "$(realpath "$3")") manifests=$(realpath "$4") pods=$(realpath "$5")
-programs=("$(realpath "$6")" "$(realpath "$7")" "$(realpath "$8")")
+check=$(realpath "$1") render=$(realpath "$2") chart=$(dirname "$(realpath "$3")")
+programs=("$(realpath "$4")" "$(realpath "$5")" "$(realpath "$6")" "$(realpath "$7")")
+kubernetes=$chart/../..
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/chart.XXXXXX")
 failed=0
 fail() {
@@ -13,7 +14,7 @@ fail() {
   failed=1
 }
 
-for file in "$manifests" "$pods"; do
+for file in "$kubernetes"/manifests/*.yaml "$kubernetes"/examples/*.yaml; do
   "$check" "$file" "${programs[@]}" || fail "$(basename "$file")"
 done
 
@@ -27,8 +28,10 @@ go build -o "$work/render" "$render"
 
 "$work/render" "$chart" kube-system detshare >"$work/defaults.yaml" 2>"$work/notes"
 grep -q 'detshare.io/gpu-share-latency: 2' "$work/notes" || fail "the notes do not say what is offered"
-diff -u "$manifests" "$work/defaults.yaml" || fail "tools/kubernetes/manifests/detshare.yaml is not what the chart makes: run
-  tools/kubernetes/update_manifests"
+"$work/render" "$chart" kube-system detshare "$kubernetes/helm/claims.yaml" >"$work/claims.yaml" 2>"$work/notes"
+grep -q 'gpu.detshare.io' "$work/notes" || fail "the notes do not say what claims name"
+diff -u "$kubernetes/manifests/detshare.yaml" "$work/defaults.yaml" && diff -u "$kubernetes/manifests/detshare-claims.yaml" "$work/claims.yaml" ||
+  fail "tools/kubernetes/manifests are not what the chart makes: run tools/kubernetes/update_manifests"
 
 cat >"$work/values.yaml" <<'END'
 image: {repository: registry.example/detshare, tag: "9"}
@@ -36,6 +39,10 @@ imagePullSecrets: [{name: secret}]
 resources:
   - {name: chat, shares: 3, class: latency, weight: 1.5, exclusive: true, memory: 0, pinnedMemory: 4GiB, sloLatency: 5ms, sloTtft: 1s, sloTpot: 40ms}
 plugin: {inject: cdi}
+claims:
+  enabled: true
+  places: 60
+  classes: [{name: batch.gpu.detshare.io, parameters: {class: batch, objectives: {tpot: 40ms}}}]
 daemon: {enabled: false}
 paths: {library: /usr/lib/x86_64-linux-gnu/detshare}
 nodeSelector: {gpu: "yes"}
@@ -48,6 +55,10 @@ grep -q -e '--resource=chat,shares=3,class=latency,weight=1.5,exclusive=on,memor
   fail "a resource does not become a flag"
 grep -q -e '--inject=cdi' "$work/other.yaml" || fail "plugin.inject"
 ! grep -q 'name: x-detshare-daemon' "$work/other.yaml" || fail "there is a daemon that nobody wants"
+grep -q -e '--places=60' "$work/other.yaml" || fail "claims.places"
+grep -A12 'name: batch.gpu.detshare.io' "$work/other.yaml" | grep -q 'kind: ClaimParameters' || fail "a class has no parameters"
+! grep -q 'claims' "$work/defaults.yaml" || fail "there are claims that nobody wants"
+! grep -q 'device-plugin' "$work/claims.yaml" || fail "there is a plugin that nobody wants"
 grep -q 'registry.example/detshare:9' "$work/other.yaml" || fail "the image"
 
 printf 'resources: [{shares: 2}]\n' >"$work/wrong.yaml"

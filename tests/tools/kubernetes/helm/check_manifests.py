@@ -2,11 +2,13 @@
 """Checks that Kubernetes objects are valid for the API, and that they fit together and fit the real
 programs.
 
-  check_manifests.py MANIFESTS DETSHARED DETSHARECTL PLUGIN
+  check_manifests.py MANIFESTS DETSHARED DETSHARECTL PLUGIN DRA_DRIVER
 
-Fields and types are checked against the models of Debian's python3-kubernetes, where that is installed.
+Fields and types are checked against the models of Debian's python3-kubernetes, where that is installed. It
+is older than Dynamic Resource Allocation and admission policies, whose fields are listed here.
 """
 
+import copy
 import re
 import subprocess
 import sys
@@ -23,7 +25,31 @@ except ImportError:
     models = None
     print("NOT TESTED: fields against Kubernetes' API: this machine has no python3-kubernetes")
 
-MODELS = {"ServiceAccount": "V1ServiceAccount", "ConfigMap": "V1ConfigMap", "DaemonSet": "V1DaemonSet", "Pod": "V1Pod",
+# The rights that tests/tools/kubernetes/dra/dra_driver_test.cc sees the driver use.
+DRIVER_RIGHTS = {"create resourceslices", "delete resourceslices", "get nodes", "get resourceclaims", "list resourceclaims",
+                 "list resourceslices", "update resourceslices", "watch resourceclaims", "watch resourceslices"}
+
+# Fields of kinds that python3-kubernetes does not have. A list has the form of its members; None is any value.
+_PARAMETERS = {"apiVersion": str, "kind": str, "class": str, "weight": None, "exclusive": bool, "maxMultiprocessors": int,
+               "pinnedMemory": str, "objectives": {"latency": str, "ttft": str, "tpot": str}}
+_SELECTORS = [{"cel": {"expression": str}}]
+_OPAQUE = {"driver": str, "parameters": _PARAMETERS}
+_META = {"name": str, "namespace": str, "labels": None}
+FORMS = {
+    "DeviceClass": ("resource.k8s.io/v1", {"selectors": _SELECTORS, "config": [{"opaque": _OPAQUE}]}),
+    "ResourceClaimTemplate": ("resource.k8s.io/v1", {"metadata": None, "spec": {"devices": {
+        "requests": [{"name": str, "exactly": {"deviceClassName": str, "selectors": _SELECTORS, "count": int,
+                                               "capacity": {"requests": {"memory": None, "multiprocessors": str, "places": str}}}}],
+        "config": [{"requests": [str], "opaque": _OPAQUE}]}}}),
+    "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1", {
+        "failurePolicy": str, "matchConditions": [{"name": str, "expression": str}],
+        "matchConstraints": {"resourceRules": [{"apiGroups": [str], "apiVersions": [str], "operations": [str], "resources": [str]}]},
+        "variables": [{"name": str, "expression": str}], "validations": [{"expression": str, "message": str}]}),
+    "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io/v1", {"policyName": str, "validationActions": [str]}),
+}
+CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding", "DeviceClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+MODELS = {"ServiceAccount": "V1ServiceAccount", "ClusterRole": "V1ClusterRole", "ClusterRoleBinding": "V1ClusterRoleBinding", "ConfigMap": "V1ConfigMap", "DaemonSet": "V1DaemonSet", "Pod": "V1Pod",
           "Job": "V1Job"}
 failures = []
 
@@ -71,6 +97,53 @@ def check_fields(value, kind, where):
             failures.append(f"{where}: {error}")
 
 
+def check_form(value, form, where):
+    """Checks a value against FORMS."""
+    if form is None:
+        return
+    if isinstance(form, list):
+        check(isinstance(value, list), f"{where} is no list")
+        for position, one in enumerate(value if isinstance(value, list) else []):
+            check_form(one, form[0], f"{where}[{position}]")
+    elif isinstance(form, dict):
+        check(isinstance(value, dict), f"{where} is no map")
+        for key, one in (value if isinstance(value, dict) else {}).items():
+            check(key in form, f"{where} has no field {key}")
+            check_form(one, form.get(key), f"{where}.{key}")
+    else:
+        check(isinstance(value, form), f"{where} is {value!r}, no {form.__name__}")
+
+
+def without_claims(item):
+    """The object without the claims of its pod, after checking them."""
+    if item["kind"] != "Pod":
+        return item
+    item = copy.deepcopy(item)
+    claims = item["spec"].pop("resourceClaims", [])
+    check_form(claims, [{"name": str, "resourceClaimTemplateName": str}], "resourceClaims")
+    names = {claim["name"] for claim in claims}
+    for container in item["spec"]["containers"]:
+        used = container.get("resources", {}).pop("claims", [])
+        check({claim["name"] for claim in used} <= names, f"a container uses claims that its pod lacks: {used}")
+    return item
+
+
+def check_rights(role, objects):
+    """Checks that the role has the rights of the driver, and is bound to its account."""
+    rights = {f"{verb} {resource}" for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
+    check(rights == DRIVER_RIGHTS, f"the role has other rights than the driver uses: {rights ^ DRIVER_RIGHTS}")
+    for rule in role["rules"]:
+        check(rule["apiGroups"] == ([""] if "nodes" in rule["resources"] else ["resource.k8s.io"]), f"the group of {rule}")
+    bindings = [item for item in objects if item["kind"] == "ClusterRoleBinding"]
+    check([item["roleRef"]["name"] for item in bindings] == [role["metadata"]["name"]], "the role is not bound once")
+    for subject in (subject for item in bindings for subject in item["subjects"]):
+        check(any(item["kind"] == "ServiceAccount" and item["metadata"]["name"] == subject["name"] and
+                  item["metadata"]["namespace"] == subject["namespace"] for item in objects), f"no account {subject}")
+        account = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+        check(any(item["kind"] == "ValidatingAdmissionPolicy" and account in str(item["spec"]["matchConditions"])
+                  for item in objects), f"no policy limits {account}")
+
+
 def check_pod(spec, where, objects, programs):
     volumes = {volume["name"] for volume in spec.get("volumes", [])}
     check(len(volumes) == len(spec.get("volumes", [])), f"{where}: a volume is there twice")
@@ -98,19 +171,28 @@ def check_pod(spec, where, objects, programs):
 
 
 def main():
-    manifests, detshared, detsharectl, plugin = sys.argv[1:]
-    programs = {"/usr/sbin/detshared": detshared, "/usr/sbin/detshare-device-plugin": plugin}
+    manifests, detshared, detsharectl, plugin, driver = sys.argv[1:]
+    programs = {"/usr/sbin/detshared": detshared, "/usr/sbin/detshare-device-plugin": plugin,
+                "/usr/sbin/detshare-dra-driver": driver}
     with open(manifests, encoding="utf-8") as file:
         objects = [item for item in yaml.safe_load_all(file) if item is not None]
     check(objects, "there is nothing")
     for item in objects:
         where = f"{item.get('kind')} {item.get('metadata', {}).get('name')}"
-        check(item.get("kind") in MODELS, f"{where}: what is that?")
-        if item.get("kind") not in MODELS:
+        check(item.get("kind") in MODELS or item.get("kind") in FORMS, f"{where}: what is that?")
+        if item.get("kind") in FORMS:
+            version, form = FORMS[item["kind"]]
+            check(item.get("apiVersion") == version, f"{where}: apiVersion")
+            check_form(item, {"apiVersion": str, "kind": str, "metadata": _META, "spec": form}, where)
+        elif item.get("kind") not in MODELS:
             continue
-        if models:
-            check_fields(item, MODELS[item["kind"]], where)
-        check(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", item["metadata"]["name"]), f"{where}: name")
+        elif models:
+            check_fields(without_claims(item), MODELS[item["kind"]], where)
+        check(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?" + (r"(\.[-a-z0-9]+)*" if item["kind"] == "DeviceClass" else ""),
+                           item["metadata"]["name"]), f"{where}: name")
+        check(("namespace" in item["metadata"]) <= (item["kind"] not in CLUSTER_KINDS), f"{where} has a namespace")
+        if item["kind"] == "ClusterRole":
+            check_rights(item, objects)
         for key, value in item["metadata"].get("labels", {}).items():
             check(re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", str(value)), f"{where}: label {key}={value}")
         if item["kind"] == "DaemonSet":
