@@ -28,6 +28,7 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 
 # ---- the packages, in two versions
 mkdir -p "$work"/{one,two}
+export COMPRESSION_LEVEL=1 # quick
 "$make_packages" "$built" "$work/one" 0.2.0 deb
 SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$built" "$work/two" 0.2.1 deb
 sha256sum "$work"/two/*.deb >"$work/sums"
@@ -106,7 +107,7 @@ left() {
 
 # ---- the RPM packages on the same system, with their scripts
 mkdir "$work/rpm"
-COMPRESSION_LEVEL=0 "$make_packages" "$built" "$work/rpm" 0.2.1 rpm
+"$make_packages" "$built" "$work/rpm" 0.2.1 rpm
 inside "groupdel detshare; groupdel detshare-admin"
 in_root() { rpm --root "$root" --dbpath /var/lib/rpm "$@"; }
 in_root -i --nodeps "$work"/rpm/*.rpm >"$work/log" 2>&1 || { cat "$work/log"; fail "the RPM packages cannot be installed"; }
