@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -94,6 +95,7 @@ class Reader {
                                            Sections(), " and [[tenant]]"));
       }
     }
+    CheckPolicyItself();
     // The parser's table is ordered by name; problems are reported by line.
     std::stable_sort(result_.problems.begin(), result_.problems.end(),
                      [](const ConfigProblem& a, const ConfigProblem& b) {
@@ -103,6 +105,32 @@ class Reader {
   }
 
  private:
+  using Place = std::pair<int, int>;  // line, column
+
+  // What can be said of the policy whatever else is wrong.
+  void CheckPolicyItself() {
+    const Place place(policy_line, policy_column);
+    for (const ConfigProblem& problem : result_.problems) {
+      if (policy_line != 0 && Place(problem.line, problem.column) == place) return;
+    }
+    const Config& config = result_.config;
+    const auto add = [&](const Place& where, const absl::Status& status) {
+      if (status.ok()) return;
+      result_.problems.push_back({where.first, where.second, std::string(status.message())});
+    };
+    // A policy in a shared object is code. Parsing a file must not execute it.
+    if (policy::IsSharedObject(config.policy)) return add(place, policy::CheckPath(config.policy));
+    const absl::StatusOr<absl::Span<const policy::Parameter>> known =
+        policy::ParametersOf(config.policy);
+    if (!known.ok()) return add(place, known.status());
+    for (const auto& [name, text] : config.policy_parameters) {
+      policy::Options one;
+      one.parameters[name] = text;
+      add(parameter_places_[name],
+          policy::ParameterValues::Read(config.policy, *known, one).status());
+    }
+  }
+
   // Adds a problem. Control characters become '?', because `text` goes to a terminal and the
   // parser's own messages quote the file.
   void Problem(const toml::source_region& where, std::string text) {
@@ -198,6 +226,7 @@ class Reader {
                                              TypeName(value)));
         continue;
       }
+      parameter_places_[Name(key)] = Place(key.source().begin.line, key.source().begin.column);
       result_.config.policy_parameters[Name(key)] = std::move(text);
     }
   }
@@ -320,6 +349,7 @@ class Reader {
   }
 
   ParsedConfig result_;
+  std::map<std::string, Place> parameter_places_;
 };
 
 absl::Status ErrnoStatus(const std::string& path, int error) {
@@ -344,12 +374,8 @@ absl::Status CheckPolicy(const Config& config) {
 ParsedConfig ParseConfig(absl::string_view text) {
   Reader reader;
   ParsedConfig parsed = reader.Read(text);
-  if (parsed.problems.empty()) {
-    // A policy in a shared object is code. Parsing a file must not execute it.
-    const absl::Status status = policy::IsSharedObject(parsed.config.policy)
-                                    ? policy::CheckPath(parsed.config.policy)
-                                    : CheckPolicy(parsed.config);
-    if (!status.ok()) {
+  if (parsed.problems.empty() && !policy::IsSharedObject(parsed.config.policy)) {
+    if (const absl::Status status = CheckPolicy(parsed.config); !status.ok()) {
       parsed.problems.push_back(
           {reader.policy_line, reader.policy_column, std::string(status.message())});
     }

@@ -33,6 +33,23 @@ Config Parsed(const std::string& text) {
   return parsed.config;
 }
 
+TEST_CASE(
+    "No mistake hides another: the policy and each of its parameters are checked beside them") {
+  const std::string wrong = Problems(
+      "[daemon]\nlog_levle = \"info\"\n[policy]\nname = \"fiar\"\n[[tenant]]\nname = \"a b\"\n");
+  CHECK_THAT(wrong, Catch::Contains("f:2:1: ") && Catch::Contains("f:4:8: no policy is called") &&
+                        Catch::Contains("f:6:8: "));
+  const std::string parameters = Problems(
+      "[policy]\nname = \"fair\"\n[policy.parameters]\nwindw = \"1us\"\nlead = \"x\"\n"
+      "[softare_gpu]\nsms = 4\n");
+  CHECK_THAT(parameters, Catch::Contains("f:4:1: policy fair has no parameter \"windw\"") &&
+                             Catch::Contains("f:5:1: policy fair: lead is a duration") &&
+                             Catch::Contains("f:6:2: "));
+  // A name of a wrong type says nothing of the parameters.
+  CHECK(Problems("[policy]\nname = 5\n[policy.parameters]\nslice = \"5ms\"\n").find("f:4") ==
+        std::string::npos);
+}
+
 TEST_CASE("An empty file and the installed file give the defaults") {
   CHECK(Same(Parsed(""), Config()));
   CHECK(Same(Parsed(ExampleText()), Config()));
@@ -166,7 +183,7 @@ TEST_CASE("All mistakes are reported at once, with line, column and the allowed 
              Catch::StartsWith("f:2:8: ") && Catch::Contains("nonsense"));
   CHECK(Problems("[policy]\nplacement = \"nearest\"\n") ==
         "f:2:13: placement is workload-aware, best-fit or round-robin, not \"nearest\"\n");
-  CHECK_THAT(Problems("[policy.parameters]\nnonsense = 1\n"), Catch::StartsWith("f: "));
+  CHECK_THAT(Problems("[policy.parameters]\nnonsense = 1\n"), Catch::StartsWith("f:2:1: "));
   // The policy is looked up and not loaded.
   CHECK(Problems("[policy]\nname = \"/nowhere/policy.so\"\n").empty());
   CHECK_THAT(Problems("[policy]\nname = \"./policy.so\"\n"),
