@@ -3,8 +3,6 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_posix.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,11 +48,6 @@ constexpr milliseconds kHealthPeriod(20);
 constexpr size_t kAnyNumberOfDevices = std::numeric_limits<size_t>::max();
 constexpr const char* kServices[] = {"detshare.proto.Admin", "detshare.proto.Control",
                                      "detshare.proto.TenantEndpoints", "detshare.proto.Telemetry"};
-
-bool OnTmpfs(const std::string& directory) {
-  struct statfs file_system;
-  return statfs(directory.c_str(), &file_system) == 0 && file_system.f_type == TMPFS_MAGIC;
-}
 
 int LargestSmCount(const std::vector<Device*>& devices) {
   int largest = 0;
@@ -141,12 +134,7 @@ absl::Status Daemon::TakeDirectories() {
   const std::string& runtime_directory = options_.server.runtime_directory;
   MakeDirectories(options_.socket, runtime_directory);
   DETSHARE_RETURN_IF_ERROR(LockSocket(options_.socket));
-  if (options_.backend == "cuda" && !OnTmpfs(runtime_directory)) {
-    LogWarning(runtime_directory,
-               " is not on a tmpfs: GPUs may not reach files there, and sessions would be refused. "
-               "Name another folder "
-               "with --runtime-dir, for example /dev/shm/detshare");
-  }
+  if (options_.backend == "cuda") WarnUnlessOnTmpfs(runtime_directory);
   return absl::OkStatus();
 }
 

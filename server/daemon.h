@@ -52,7 +52,7 @@ class Daemon {
   struct Options {
     std::string socket;
     // Permissions of the socket; the peer's user decides what its sessions may do.
-    mode_t socket_mode = 0666;
+    mode_t socket_mode = 0600;
     int listen_fd = -1;  // a listening socket that exists already; -1: none
     // The socket's name stays when the daemon ends, because it belongs to the service manager.
     bool keep_socket = false;

@@ -14,4 +14,7 @@ std::string RuntimeDirectory(const std::string& configured, const std::string& s
 // sessions. The parents exist. A directory that cannot be made is noticed by its first use.
 void MakeDirectories(const std::string& socket, const std::string& runtime_directory);
 
+// Logs a warning if the directory is not on a tmpfs, where real GPUs reach files.
+void WarnUnlessOnTmpfs(const std::string& runtime_directory);
+
 }  // namespace detshare

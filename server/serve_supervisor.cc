@@ -211,6 +211,8 @@ class Supervisor final : public EndpointHost {
 
 absl::Status Supervisor::Start() {
   MakeDirectories(daemon_.socket, runtime_directory_);
+  // An engine says it only when it starts, with the first program.
+  if (startup_.backend.backend != "soft") WarnUnlessOnTmpfs(runtime_directory_);
   DETSHARE_RETURN_IF_ERROR(LockSocket(daemon_.socket));
   DETSHARE_RETURN_IF_ERROR(TakeEnginesDirectory(EnginesDirectory(runtime_directory_)));
   settings_.Keep();

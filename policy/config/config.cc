@@ -31,7 +31,8 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::socket_mode,
      .type = "OCTAL",
      .help =
-         "Users that may connect, as a mode of chmod; has no effect if systemd makes the socket"},
+         "Users that may connect, as a mode of chmod: 600 is the daemon's own user, 660 also the "
+         "socket's group, 666 all users; has no effect if systemd makes the socket"},
     {.section = "daemon",
      .key = "runtime_dir",
      .flag = "runtime-dir",

@@ -37,7 +37,7 @@ struct TenantConfig {
 struct Config {
   // [daemon]
   std::string socket;
-  std::string socket_mode = "666";
+  std::string socket_mode = "600";
   std::string runtime_dir;
   std::string backend = "auto";
   std::string log_level = "info";

@@ -46,6 +46,7 @@ TestDaemon::TestDaemon(const std::function<void(Daemon::Options&)>& change, int 
   SetLogLevel(LogLevel::kError);
   Daemon::Options options;
   options.socket = socket();
+  options.socket_mode = 0666;
   options.backend = "instant";
   options.server.windows = TestWindows();
   options.server.region.staging_bytes = 1 << 20;

@@ -38,6 +38,8 @@ class DaemonProcess {
     command = {getenv("DETSHARED"),
                "--socket",
                socket(),
+               "--socket-mode",
+               "666",
                "--backend",
                "soft",
                "--soft-memory",

@@ -29,6 +29,7 @@ struct SoftDaemon {
     }
     Daemon::Options options;
     options.socket = socket();
+    options.socket_mode = 0666;
     options.backend = "soft";
     options.server.windows = TestWindows();
     options.server.region.staging_bytes = 1 << 20;
