@@ -6,9 +6,12 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -23,6 +26,9 @@ namespace detshare::ctl {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr char kBold[] = "1", kRed[] = "31", kYellow[] = "33";
+constexpr double kMostly = 0.5;
 
 struct Line {
   const proto::SessionStatus* session = nullptr;
@@ -132,25 +138,35 @@ std::string Time(int64_t nanoseconds) {
 }  // namespace
 
 std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns,
-                    const std::string& sort, size_t width) {
+                    const std::string& sort, const Screen& screen) {
+  // The select graphic renditions of ECMA-48.
+  const auto in = [&](const char* rendition, const std::string& text) {
+    return screen.colour && *rendition != '\0'
+               ? std::string("\033[") + rendition + "m" + text + "\033[0m"
+               : text;
+  };
   std::string out = "detshared " + after.version() + ", policy " + after.policy() + "\n";
   for (const proto::EngineStatus& engine : after.engines()) {
     if (!engine.problem().empty())
-      out += "the engine of isolation group " + engine.group() +
-             " is not shown: " + engine.problem() + "\n";
+      out += in(kRed, "the engine of isolation group " + engine.group() +
+                          " is not shown: " + engine.problem()) +
+             "\n";
   }
   for (int i = 0; i < after.devices_size(); ++i) {
     const proto::DeviceStatus& device = after.devices(i);
-    out += "device " + std::to_string(i) + ": " + device.name() + ", " +
-           std::to_string(device.sm_count()) + " SMs, " + text::Bytes(device.used_memory()) +
-           " of " + text::Bytes(device.total_memory()) + ", " + device.state() + "\n";
+    out += in(device.state() == "ok" ? "" : kRed,
+              "device " + std::to_string(i) + ": " + device.name() + ", " +
+                  std::to_string(device.sm_count()) + " SMs, " + text::Bytes(device.used_memory()) +
+                  " of " + text::Bytes(device.total_memory()) + ", " + device.state()) +
+           "\n";
   }
   out += "\n";
   if (after.sessions_size() == 0) return out + "No sessions.\n";
   text::Table table({"SESSION", "TENANT", "PID", "PROGRAM", "CLASS", "RANK", "PARTITION",
                      "GPU TIME", "THROTTLED", "OPS/S", "BURSTS", "P50", "P99", "TOKENS", "TPOT",
                      "MEMORY"});
-  for (const Line& line : LinesOf(before, after, interval_ns, sort)) {
+  const std::vector<Line> lines = LinesOf(before, after, interval_ns, sort);
+  for (const Line& line : lines) {
     const proto::SessionStatus& session = *line.session;
     const proto::Schedule& schedule = session.schedule();
     table.Add({std::to_string(session.session()), session.tenant(),
@@ -165,7 +181,20 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
                Time(schedule.tpot_ns()), text::Bytes(session.device_memory())});
   }
   table.MayDrop({"TPOT", "TOKENS", "RANK", "PARTITION", "BURSTS", "PID", "P50", "CLASS", "OPS/S"});
-  return out + table.ToString(0, width);
+  std::stringstream rows(table.ToString(0, screen.width));
+  std::string row;
+  std::getline(rows, row);
+  out += in(kBold, row) + "\n";
+  // Below the last row there is room for the count, and for the cursor.
+  const size_t above = static_cast<size_t>(std::count(out.begin(), out.end(), '\n'));
+  size_t room = lines.size();
+  if (screen.height != 0 && above + room + 1 > screen.height)
+    room = screen.height > above + 2 ? screen.height - above - 2 : 1;
+  for (size_t i = 0; i < room && std::getline(rows, row); ++i)
+    out += in(lines[i].throttled_share > kMostly ? kYellow : "", row) + "\n";
+  if (room < lines.size())
+    out += "and " + text::Counted(lines.size() - room, "more session") + "\n";
+  return out;
 }
 
 std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns,
@@ -211,6 +240,10 @@ int Top(const TopOptions& options) {
   if (const int code = look(&before); code != 0) return code;
   std::optional<text::Keyboard> keyboard;
   if (terminal) keyboard.emplace();
+  // https://no-color.org
+  const char *const no_colour = std::getenv("NO_COLOR"), *const kind = std::getenv("TERM");
+  const bool colour = terminal && (no_colour == nullptr || *no_colour == '\0') && kind != nullptr &&
+                      std::string_view(kind) != "dumb";
   const auto interval =
       std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(options.seconds));
   for (;;) {
@@ -225,7 +258,9 @@ int Top(const TopOptions& options) {
     const int64_t passed = std::chrono::duration_cast<std::chrono::nanoseconds>(now - at).count();
     if (terminal) std::fputs("\033[H\033[2J", stdout);
     std::fputs((options.json ? TopJson(before, after, passed, options.sort)
-                             : TopText(before, after, passed, options.sort, text::TerminalWidth()))
+                             : TopText(before, after, passed, options.sort,
+                                       {text::TerminalWidth(),
+                                        terminal ? text::TerminalHeight() : 0, colour}))
                    .c_str(),
                stdout);
     if (std::fflush(stdout) != 0 || options.once) return 0;

@@ -8,11 +8,19 @@
 
 namespace detshare::ctl {
 
+// Where a text is shown.
+struct Screen {
+  size_t width = 0;   // that of text::Table::ToString()
+  size_t height = 0;  // the largest number of lines; 0: any
+  bool colour = false;
+};
+
 // Describes what happened between two states of the daemon that lie `interval_ns` apart, with one
 // line for each session. A session that `before` does not have counts from its beginning. `sort` is
-// that of TopOptions, and `width` that of text::Table::ToString().
+// that of TopOptions. In colour, the header is bold, what is wrong is red, and sessions that were
+// throttled for most of the time are yellow. Sessions for which there is no room are counted.
 std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns,
-                    const std::string& sort, size_t width = 0);
+                    const std::string& sort, const Screen& screen = {});
 std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns,
                     const std::string& sort);
 

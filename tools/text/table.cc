@@ -170,6 +170,11 @@ size_t TerminalWidth() {
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+size_t TerminalHeight() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
+}
+
 std::string Shortened(const std::string& text, size_t width) {
   static constexpr char kGap[] = "...";
   const size_t gap = sizeof(kGap) - 1;

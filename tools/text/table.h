@@ -36,6 +36,9 @@ class Table {
 // The width of the terminal that is the process's stdout, in characters; 0: it is no terminal.
 size_t TerminalWidth();
 
+// Its height, in lines; 0: it is no terminal.
+size_t TerminalHeight();
+
 // `text` in at most `width` characters, with "..." in place of its middle if it is longer: names
 // often differ only at their ends.
 std::string Shortened(const std::string& text, size_t width);

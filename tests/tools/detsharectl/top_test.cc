@@ -1,5 +1,6 @@
 #include "tools/detsharectl/top.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -102,12 +103,46 @@ TEST_CASE("At 80 columns, top keeps what identifies a session and how much it us
   status.mutable_sessions(0)->set_tenant("inference-service-of-a-team-in-a-cluster");
   status.mutable_sessions(0)->set_program(
       "/usr/bin/python3 /opt/models/serve.py --port 8000 --model large");
-  const std::string text = TopText(status, status, kSecond, "gpu", 80);
+  const std::string text = TopText(status, status, kSecond, "gpu", {80});
   std::istringstream lines(text.substr(text.find("SESSION")));
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
   for (const char* header :
        {"SESSION", "TENANT", "PROGRAM", "GPU TIME", "THROTTLED", "P99", "MEMORY"})
     CHECK(text.find(header) != std::string::npos);
+}
+
+TEST_CASE("In colour, a lost device is red and a session that mostly waits is yellow") {
+  const proto::Status before = StatusWith(100, kSecond, 0, true);
+  proto::Status after = StatusWith(200, kSecond, kSecond * 3 / 4, true);
+  after.add_devices()->set_state("ok");
+  after.add_devices()->set_state("CUDA_ERROR_ILLEGAL_ADDRESS");
+  const std::string plain = TopText(before, after, kSecond, "gpu");
+  CHECK(plain.find('\033') == std::string::npos);
+  std::string text = TopText(before, after, kSecond, "gpu", {0, 0, true});
+  CHECK_THAT(text, Catch::Contains("\033[31mdevice 1: ") && Catch::Contains("\033[1mSESSION") &&
+                       Catch::Contains("\033[33m      4  train"));
+  CHECK_THAT(text, !Catch::Contains("\033[31mdevice 0: "));
+  for (const std::string rendition : {"\033[31m", "\033[33m", "\033[1m", "\033[0m"}) {
+    for (size_t at; (at = text.find(rendition)) != std::string::npos;)
+      text.erase(at, rendition.size());
+  }
+  CHECK(text == plain);
+}
+
+TEST_CASE("On a low terminal top counts the sessions for which there is no room") {
+  proto::Status status;
+  for (int i = 1; i <= 30; ++i) status.add_sessions()->set_session(i);
+  const auto lines = [&](size_t height) {
+    const std::string text = TopText(status, status, kSecond, "gpu", {80, height});
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  CHECK(lines(0) == 33);
+  CHECK(lines(34) == 33);
+  CHECK(lines(24) == 23);
+  CHECK_THAT(TopText(status, status, kSecond, "gpu", {80, 24}),
+             Catch::EndsWith("and 11 more sessions\n"));
+  CHECK_THAT(TopText(status, status, kSecond, "gpu", {80, 3}),
+             Catch::EndsWith("and 29 more sessions\n"));
 }
 
 TEST_CASE("Sessions that are not followed have no shares") {
