@@ -61,6 +61,32 @@ def check_bash(root):
             check(False, f"bash offers {command.name} {wrong}, which does not exist")
 
 
+# What detsharectl prints when a completion asks for names.
+ASKED = {"tenants": "chat train", "policies": "fair whole", "sessions": "7 12", "endpoints": "web"}
+
+
+def check_names():
+    """Checks that completions ask the daemon, with a detsharectl that has replies."""
+    programs = {os.path.basename(program): os.path.abspath(program) for program in sys.argv[2:]}
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/detsharectl", "w", encoding="utf-8") as file:
+            cases = " ".join(f"'{kind}') printf '%s\\n' {words} ;;" for kind, words in ASKED.items())
+            file.write(f'#!/bin/sh\n[ "$1" = names ] || exit 1\ncase $2 in {cases} esac\n')
+        os.chmod(f"{folder}/detsharectl", 0o755)
+        path = os.environ["PATH"]
+        os.environ["PATH"] = f"{folder}:{path}"
+        for words, kind in [(["detsharectl", "tenant", "set", ""], "tenants"), (["detsharectl", "tenant", "unset", ""], "tenants"),
+                            (["detsharectl", "policy", "set", ""], "policies"), (["detsharectl", "policy", "show", ""], "policies"),
+                            (["detsharectl", "endpoint", "close", ""], "endpoints"), (["detsharectl", "events", "--tenant", ""], "tenants"),
+                            (["detsharectl", "events", "--session", ""], "sessions"), (["detsharectl", "sessions", "kill", ""], "sessions"),
+                            (["detsharectl", "sessions", "kill", ""], "tenants"), (["detshare", "run", "--tenant", ""], "tenants")]:
+            offered = complete(completion.bash(cli.describe(programs[words[0]])), words)
+            check(set(ASKED[kind].split()) <= offered, f"the completion of {words} offers {offered}")
+        offered = complete(completion.bash(cli.describe(programs["detsharectl"])), ["detsharectl", "tenant", "set", "tr"])
+        check(offered == {"train"}, f"the completion of tenant set tr offers {offered}")
+        os.environ["PATH"] = path
+
+
 def check_zsh(root):
     script = completion.zsh(root)
     for command in root.walk():
@@ -92,7 +118,7 @@ def check_manual(root):
                 if " " in command.name and name in ("-h", "--help"):
                     continue
                 check(man.escape(name) in page, f"the manual page of {root.name} lacks {name}")
-                check(not option.help or man.escape(option.help) in page, f"the manual page lacks what {name} is")
+                check(option.help and man.escape(option.help) in page, f"the manual page lacks what {name} is")
         if command is not root:
             check(f".SS {man.escape(' '.join(command.name.split()[1:]))}" in page, f"the manual page lacks {command.name}")
     try:
@@ -139,6 +165,7 @@ Subcommands:
 
 def main():
     check_parser()
+    check_names()
     for program in sys.argv[2:]:
         root = cli.describe(os.path.abspath(program))
         check(any("--help" in option.names for option in root.options), f"{program} has no options")

@@ -12,6 +12,18 @@ sys.dont_write_bytecode = True
 import cli  # noqa: E402 (beside this file)
 
 FILES = {"PATH", "FILE", "DIR"}
+# What the daemon knows: the value or positional argument, and the kinds of `detsharectl names`.
+NAMES = {"TENANT": ["tenants"], "POLICY": ["policies"], "SESSION": ["sessions"], "ENDPOINT": ["endpoints"],
+         "WHO": ["sessions", "tenants"]}
+
+
+def names(value):
+    """The shell's command that prints the names that may stand for this value."""
+    return "; ".join(f"detsharectl names {kind} 2>/dev/null" for kind in NAMES[value])
+
+
+def positionals(command):
+    return [option for option in command.options if option.positional]
 
 
 def identifier(name):
@@ -75,6 +87,8 @@ def bash(root):
                 reply = 'compgen -d -- "$current"'
             elif option.value in FILES:
                 reply = 'compgen -f -- "$current"'
+            elif option.value in NAMES:
+                reply = f'compgen -W "$({names(option.value)})" -- "$current"'
             else:
                 out.append(f"    {patterns}) return ;;")
                 continue
@@ -84,8 +98,13 @@ def bash(root):
         words = [name for option in inherited(root, command) for name in option.names]
         words += [sub.name.split()[-1] for sub in command.commands]
         line = f"COMPREPLY=($(compgen -W '{' '.join(words)}' -- \"$current\"))"
-        if any(option.positional for option in command.options):
-            line += "; [[ $current == -* ]] || COMPREPLY+=($(compgen -f -- \"$current\"))"
+        for option in positionals(command):
+            known, files = option.names[0] in NAMES, option.value in FILES or option.names[0] == "POLICY"
+            if known:
+                line += f"; [[ $current == -* ]] || COMPREPLY+=($(compgen -W \"$({names(option.names[0])})\" -- \"$current\"))"
+            # A policy may be the path of a shared object.
+            if files:
+                line += "; [[ $current == -* ]] || COMPREPLY+=($(compgen -f -- \"$current\"))"
         out.append(f"    '{command.name}') {line} ;;")
     out += ["  esac", "}", f"complete -o filenames -F {function} {root.name}", ""]
     return "\n".join(out)
@@ -106,6 +125,8 @@ def zsh_options(root, command):
             value = ":directory:_directories"
         elif option.value in FILES:
             value = ":file:_files"
+        elif option.value in NAMES:
+            value = f":{option.value.lower()}:_{identifier(root.name)}_names_{option.value}"
         elif option.value:
             value = f":{option.value.replace(':', ' ')}: "
         for name in option.names:
@@ -124,8 +145,11 @@ def zsh_function(root, command):
         specs += ["'1: :->command'", "'*:: :->arguments'"]
     elif command.name == "detshare run":
         specs += ["'(-):program: _command_names -e'", "'*::arguments: _normal'"]
-    elif any(option.positional for option in command.options):
-        specs.append("'*:file:_files'")
+    for option in positionals(command):
+        if option.names[0] in NAMES:
+            specs.append(f"'*:{option.names[0].lower()}:_{identifier(root.name)}_names_{option.names[0]}'")
+        elif option.value in FILES:
+            specs.append("'*:file:_files'")
     out.append("  _arguments -C \\\n    " + " \\\n    ".join(specs))
     if command.commands:
         out += ["  case $state in", "    command)", "      local -a commands=("]
@@ -141,6 +165,9 @@ def zsh_function(root, command):
 
 def zsh(root):
     functions = [zsh_function(root, command) for command in root.walk()]
+    for value in NAMES:
+        files = " || _files" if value == "POLICY" else ""
+        functions.append(f'_{identifier(root.name)}_names_{value}() {{\n  compadd -- ${{(f)"$({names(value)})"}}{files}\n}}\n')
     return "\n".join([f"#compdef {root.name}", "", *functions, f'_{identifier(root.name)} "$@"', ""])
 
 

@@ -34,7 +34,7 @@ def options_of(command):
         value = value.replace("|", "|\\:")  # a long list may be broken here
         if value and not option.positional:
             head += f"[=\\fI{value}\\fR]" if option.optional_value else f" \\fI{value}\\fR"
-        out.append(f".TP\n{head}\n{escape(option.help) or 'See above.'}")
+        out.append(f".TP\n{head}\n{escape(option.help)}")
     return out
 
 
