@@ -19,6 +19,13 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& socket) {
 }
 
 absl::Status ToStatus(const grpc::Status& status) {
+  // gRPC's own texts say nothing to an operator, who reads them in the plugin's log and in a pod's
+  // events.
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE)
+    return absl::UnavailableError(
+        "no detshared replies at its socket: start it, or correct --socket");
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED)
+    return absl::UnavailableError("detshared accepts connections but does not reply: read its log");
   // absl and gRPC use the same numbers for their codes.
   return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
 }

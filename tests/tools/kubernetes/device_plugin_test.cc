@@ -202,7 +202,9 @@ TEST_CASE("Without its daemon a GPU's shares are unhealthy, and healthy when it 
   node.kubelet->Await(kPlain, [](const Devices& devices) {
     return devices.healthy.empty() && devices.unhealthy.size() == 8;
   });
-  CHECK(node.kubelet->PreStart(kPlain, {shares[5]}).error_code() == grpc::StatusCode::UNAVAILABLE);
+  const grpc::Status refused = node.kubelet->PreStart(kPlain, {shares[5]});
+  CHECK(refused.error_code() == grpc::StatusCode::UNAVAILABLE);
+  CHECK_THAT(refused.error_message(), Catch::Contains("no detshared replies"));
   node.StartDaemon();
   node.AwaitHealthy(kPlain, 8);
   // A container that already has its endpoint mounted goes on. It is not started again.
