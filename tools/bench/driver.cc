@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tools/bench/driver_measure.h"
+#include "tools/text/command_line.h"
 
 namespace detshare::bench {
 namespace {
@@ -154,7 +156,7 @@ int main(int argc, char** argv) {
   detshare::bench::Options options;
   options.detshare = detshare::bench::FindLauncher();
   uint64_t bulk_mib = options.measure.bulk_bytes >> 20;
-  CLI::App app("Costs of basic driver calls, native and through the shim");
+  CLI::App app("Costs of basic driver calls, native and through the shim", "detshare-bench");
   app.add_flag("--measure", options.measure_here,
                "measure the libcuda.so.1 that this process finds, print raw values");
   app.add_option("--library", options.measure.library, "with --measure: the library to open")
@@ -176,7 +178,10 @@ int main(int argc, char** argv) {
   app.add_option("--backend", options.backend, "soft or cuda; default: cuda where a driver is")
       ->check(CLI::IsMember({"soft", "cuda"}));
   app.add_flag("--json", options.json, "print JSON");
-  CLI11_PARSE(app, argc, argv);
+  if (const std::optional<int> code =
+          detshare::text::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
+    return *code;
+  }
   options.measure.bulk_bytes = bulk_mib << 20;
   return options.measure_here ? detshare::bench::MeasureHere(options)
                               : detshare::bench::Compare(options);

@@ -1,6 +1,7 @@
 #include "tools/detsharectl/daemon.h"
 
 #include <grp.h>
+#include <pwd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -29,13 +30,19 @@ int ErrorOfConnection(const std::string& socket_path) {
   return error;
 }
 
-// Returns "group NAME" if members of the socket's group may connect, else "root".
+// Returns "group NAME" if members of the socket's group may connect, else the name of its user.
 std::string WhoMayConnect(const std::string& socket_path) {
   struct stat status {};
-  if (stat(socket_path.c_str(), &status) != 0 || (status.st_mode & S_IWGRP) == 0) return "root";
+  if (stat(socket_path.c_str(), &status) != 0) return "root";
+  char buffer[4096];
+  if ((status.st_mode & S_IWGRP) == 0) {
+    passwd entry{};
+    passwd* found = nullptr;
+    getpwuid_r(status.st_uid, &entry, buffer, sizeof(buffer), &found);
+    return found != nullptr ? found->pw_name : absl::StrCat("uid ", status.st_uid);
+  }
   group entry{};
   group* found = nullptr;
-  char buffer[4096];
   getgrgid_r(status.st_gid, &entry, buffer, sizeof(buffer), &found);
   return found != nullptr ? absl::StrCat("group ", found->gr_name)
                           : absl::StrCat("group ", status.st_gid);
@@ -48,9 +55,12 @@ Failure NoReply(const std::string& socket_path) {
               "Read its log: journalctl -u detshared.", kExitNoDaemon};
     case EACCES:
     case EPERM:
-      return {absl::StrCat("you have no permission to connect to ", socket_path, "; ",
-                           WhoMayConnect(socket_path), " may"),
-              "Use sudo, or join the group and log in again.", kExitRefused};
+      return {
+          absl::StrCat("you have no permission to connect to ", socket_path, "; ",
+                       WhoMayConnect(socket_path), " may"),
+          "Use sudo, or join the socket's group and log in again; socket_mode or SocketMode= says "
+          "who may connect.",
+          kExitRefused};
     default:
       return {absl::StrCat("no detshared replies at ", socket_path),
               "Start it (systemctl start detshared), or name another socket with --socket or "
@@ -70,6 +80,12 @@ std::unique_ptr<proto::Admin::Stub> AdminAt(const std::string& socket) {
 }
 
 Failure FailureOf(const grpc::Status& result, const std::string& socket) {
+  if (socket.size() >= sizeof(sockaddr_un::sun_path)) {
+    return {
+        absl::StrCat(socket, " is too long for a socket's path"),
+        absl::StrCat("Use a path of at most ", sizeof(sockaddr_un::sun_path) - 1, " characters."),
+        kExitUsage};
+  }
   switch (result.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:

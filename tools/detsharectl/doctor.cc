@@ -121,6 +121,9 @@ class Examination {
   // Sets connects_. Later checks of the daemon do not repeat this check's error.
   void Socket() {
     const std::string& path = host_.socket;
+    if (path.size() >= sizeof(sockaddr_un::sun_path))
+      return Add("socket", Level::kError, path + " is too long for a socket's path",
+                 "use a path of at most 107 characters");
     struct stat status;
     if (stat(path.c_str(), &status) != 0) {
       const std::string advice =
@@ -144,9 +147,6 @@ class Examination {
     }
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof(address.sun_path))
-      return Add("socket", Level::kError, path + " is too long for a socket's path",
-                 "use a path of at most 107 characters");
     std::memcpy(address.sun_path, path.c_str(), path.size());
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const bool connected =

@@ -533,7 +533,7 @@ void AddTop(CLI::App& app, Options& options, Action& action) {
       ->capture_default_str()
       ->check(CLI::IsMember({"gpu", "memory", "operations", "rank"}));
   top->add_flag("--once", options.top.once, "Print one reading, then end");
-  top->footer("On a terminal, q ends it.");
+  top->footer("On a terminal, q ends it. NO_COLOR=1 switches colours off.");
   top->final_callback([&] {
     action = [&] {
       options.top.socket = options.socket;
@@ -573,6 +573,8 @@ void AddNames(CLI::App& app, Options& options, Action& action) {
 }
 
 int Main(int argc, char** argv) {
+  // Messages of detsharectl say what is wrong; those of gRPC's own log do not.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   Options options;
   options.socket = DefaultSocket();
   CLI::App app("Inspects and administers a running detshared.", "detsharectl");
