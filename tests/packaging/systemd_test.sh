@@ -44,7 +44,7 @@ if ! command -v systemd-analyze >/dev/null; then
 fi
 
 # The programs that the units name, and the units that come with systemd.
-for program in usr/sbin/detshared usr/sbin/detshare-device-plugin usr/bin/detsharectl bin/kill; do
+for program in usr/sbin/detshared usr/sbin/detshare-device-plugin usr/sbin/detshare-dra-driver usr/bin/detsharectl bin/kill; do
   printf '#!/bin/sh\n' >"$root/$program"
   chmod 755 "$root/$program"
 done
@@ -53,7 +53,8 @@ for unit in /usr/lib/systemd/system/*.{target,slice,socket,mount} /usr/lib/syste
 done
 
 said=$(systemd-analyze verify --root="$root" --man=no --recursive-errors=no \
-  "$units/detshared.service" "$units/detshared.socket" "$units/detshare-device-plugin.service" "$units/detshare-cdi.service" 2>&1) || fail "systemd-analyze verify"
+  "$units/detshared.service" "$units/detshared.socket" "$units/detshare-device-plugin.service" \
+  "$units/detshare-dra-driver.service" "$units/detshare-cdi.service" 2>&1) || fail "systemd-analyze verify"
 [ -z "$said" ] || fail "systemd-analyze verify says: $said"
 
 # In tenths: at most 2.9 of 10. The daemon is root, reads /proc of other users' processes and uses
@@ -63,6 +64,9 @@ systemd-analyze security --offline=true --root="$root" --threshold=29 --no-pager
 
 systemd-analyze security --offline=true --root="$root" --threshold=8 --no-pager detshare-device-plugin.service >"$root/security" 2>&1 ||
   fail "systemd-analyze security of the plugin: $(grep -a -e '✗' -e 'Overall' "$root/security")"
+# The driver also uses the network.
+systemd-analyze security --offline=true --root="$root" --threshold=16 --no-pager detshare-dra-driver.service >"$root/security" 2>&1 ||
+  fail "systemd-analyze security of the driver: $(grep -a -e '✗' -e 'Overall' "$root/security")"
 
 if command -v systemd-sysusers >/dev/null; then
   systemd-sysusers --root="$root" detshare.conf

@@ -81,7 +81,11 @@ absl::StatusOr<std::unique_ptr<ClaimStore>> ClaimStore::Create(const ApiServer& 
 }
 
 ClaimStore::ClaimStore(const ApiServer& api, DaemonLink& daemon, Options options, int lock)
-    : api_(api), daemon_(daemon), options_(std::move(options)), lock_(lock) {}
+    : api_(api),
+      daemon_(daemon),
+      options_(std::move(options)),
+      lock_(lock),
+      status_(api, options_.pool) {}
 
 ClaimStore::~ClaimStore() {
   std::map<std::string, Entry> entries;
@@ -230,6 +234,7 @@ absl::Status ClaimStore::Begin(Entry& entry, const record::PreparedClaim& claim)
   }
   if (!fresh) return absl::OkStatus();
   Watch(entry);
+  status_.Report(claim, "");
   Say(absl::StrCat(NameOf(claim), " is prepared: endpoint ", claim.endpoint().name()));
   return absl::OkStatus();
 }
@@ -271,9 +276,10 @@ void ClaimStore::Apply(Entry& entry, const Json& news) {
     }
     problem = std::string(changed.message());
   }
-  if (!problem.empty() && problem != entry.problem)
-    Say(absl::StrCat(NameOf(entry.claim), " keeps its parameters: ", problem));
+  if (problem == entry.problem) return;
+  if (!problem.empty()) Say(absl::StrCat(NameOf(entry.claim), " keeps its parameters: ", problem));
   entry.problem = problem;
+  status_.Report(entry.claim, problem);
 }
 
 absl::Status ClaimStore::Change(Entry& entry, const proto::TenantEndpoint& to) {

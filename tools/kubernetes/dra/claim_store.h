@@ -15,6 +15,7 @@
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/dra/api_server.h"
 #include "tools/kubernetes/dra/claim.h"
+#include "tools/kubernetes/dra/claim_status.h"
 #include "tools/kubernetes/dra/object_watch.h"
 #include "tools/kubernetes/gpu.h"
 
@@ -92,6 +93,7 @@ class ClaimStore {
   DaemonLink& daemon_;
   const Options options_;
   const int lock_;
+  ClaimStatus status_;
 
   Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // by uid

@@ -124,6 +124,26 @@ struct ClaimNode : Host {
     api->Put(kClaims, claim);
   }
 
+  // Waits for a condition in the status of a claim's only device.
+  void AwaitCondition(const std::string& claim, const std::string& type, const std::string& status,
+                      const std::string& message) {
+    const Json found = api->Await(kClaims, [&](const Json& one) {
+      if (one["metadata"]["name"] != claim || !one["status"].contains("devices")) return false;
+      const Json& device = one["status"]["devices"][0];
+      if (one["status"]["devices"].size() != 1 || device["driver"] != kDriver ||
+          device["shareID"] != "share-1")
+        return false;
+      return std::any_of(device["conditions"].begin(), device["conditions"].end(),
+                         [&](const Json& condition) {
+                           return condition["type"] == type && condition["status"] == status &&
+                                  condition["message"].get<std::string>().find(message) == 0 &&
+                                  condition.contains("lastTransitionTime");
+                         });
+    });
+    INFO("driver:\n" << driver->log());
+    REQUIRE_FALSE(found.is_null());
+  }
+
   // What a container runtime gives to a container with the claim.
   Container ContainerOf(const dra::NodePrepareResourceResponse& prepared) {
     REQUIRE(prepared.error() == "");
@@ -196,6 +216,8 @@ TEST_CASE("A pod with a claim runs CUDA programs with the claim's capacities and
   CHECK(node.kubelet->Prepare(chat).SerializeAsString() == prepared.SerializeAsString());
   CHECK(fs::exists(container.mounts.back().host + "/left"));
 
+  node.AwaitCondition("chat", "Ready", "True", "endpoint claim-" + chat.uid());
+  node.AwaitCondition("chat", "ParametersInForce", "True", "");
   CHECK(node.kubelet->Unprepare(chat) == "");
   CHECK(node.kubelet->Unprepare(chat) == "");  // kubelet may say it twice
   CHECK_FALSE(fs::exists(container.mounts.back().host));
@@ -206,7 +228,8 @@ TEST_CASE("A pod with a claim runs CUDA programs with the claim's capacities and
   // The manifests grant these rights, and those of the test of slices.
   CHECK(node.api->rights_used() ==
         std::set<std::string>{"create resourceslices", "get nodes", "get resourceclaims",
-                              "list resourceclaims", "list resourceslices", "watch resourceclaims",
+                              "list resourceclaims", "list resourceslices",
+                              "patch resourceclaims/status", "watch resourceclaims",
                               "watch resourceslices"});
 }
 
@@ -271,6 +294,9 @@ TEST_CASE("Parameters of the annotation take effect while the pod runs") {
                "gpu.detshare.io/parameters: parameters has no field \"wait\"") != std::string::npos;
   });
   CHECK(node.Tenant(claim).weight() == 7);
+  node.AwaitCondition("chat", "ParametersInForce", "False",
+                      "the earlier parameters stay in force: annotation "
+                      "gpu.detshare.io/parameters: parameters has no field \"wait\"");
   // The change lasts, whoever restarts.
   node.driver->End(SIGKILL);
   node.daemon->End(SIGKILL);

@@ -27,7 +27,10 @@ except ImportError:
 
 # The rights that tests/tools/kubernetes/dra/dra_driver_test.cc sees the driver use.
 DRIVER_RIGHTS = {"create resourceslices", "delete resourceslices", "get nodes", "get resourceclaims", "list resourceclaims",
-                 "list resourceslices", "update resourceslices", "watch resourceclaims", "watch resourceslices"}
+                 "list resourceslices", "patch resourceclaims/status", "update resourceslices", "watch resourceclaims", "watch resourceslices"}
+
+# The API server asks for this right in addition, when the status is patched.
+DRIVER_RIGHTS.add("associated-node:patch resourceclaims/driver")
 
 # Fields of kinds that python3-kubernetes does not have. A list has the form of its members; None is any value.
 _PARAMETERS = {"apiVersion": str, "kind": str, "class": str, "weight": None, "exclusive": bool, "maxMultiprocessors": int,
