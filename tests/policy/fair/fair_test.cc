@@ -163,6 +163,16 @@ TEST_CASE("Policy fair gives a tenant's budget to its coroutines in equal parts"
   CHECK(decision.grants[0].idle.partition != decision.grants[1].idle.partition);
 }
 
+TEST_CASE(
+    "Policy fair lets the tenant of the largest weight lead by the parameter, others by less") {
+  Race race;  // the parameter is 4 ms
+  race.one.weight = 4;
+  race.views.pop_back();
+  const Decision decision = race.DecideAt(1);
+  CHECK(decision.grants[0].budget == 4 * kMillisecond);
+  CHECK(decision.grants[1].budget == kMillisecond);
+}
+
 TEST_CASE("Policy fair stops a tenant that is ahead, within its maximum throttle") {
   Race race({{{"lead", "8ms"}, {"longest_stop", "200ms"}}});
   race.DecideAt(1);
@@ -194,7 +204,8 @@ TEST_CASE("An earlier stop of a tenant does not count against its next work unde
   race.views[0].has_work = false;
   race.DecideAt(3);
   race.views[0].has_work = true;
-  race.views[1].device_time = race.views[2].device_time = kSecond;
+  // The lead is more than half of what is allowed. It would not end a stop, nor begin one.
+  race.views[1].device_time = kSecond - 3 * kMillisecond;
   CHECK(race.DecideAt(4).grants[0].idle.window != 0);
 }
 
