@@ -1,5 +1,7 @@
 #include "tools/slurm/command.h"
 
+#include <signal.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
@@ -46,6 +48,16 @@ TEST_CASE("A program that does not exist and one that is killed are unavailable"
   const auto killed = RunCommand({"/bin/sh", "-c", "kill -KILL $$"}, seconds(60));
   CHECK(absl::IsUnavailable(killed.status()));
   CHECK(absl::StrContains(killed.status().message(), "signal 9"));
+}
+
+TEST_CASE("Signals that the caller blocks end a command") {
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  REQUIRE(pthread_sigmask(SIG_BLOCK, &blocked, &before) == 0);
+  const auto ended = RunCommand({"/bin/sh", "-c", "kill -TERM $$; exit 3"}, seconds(60));
+  REQUIRE(pthread_sigmask(SIG_SETMASK, &before, nullptr) == 0);
+  CHECK(absl::StrContains(ended.status().message(), "signal 15"));
 }
 
 TEST_CASE("A command that does not end is killed") {
