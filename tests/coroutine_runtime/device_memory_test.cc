@@ -453,6 +453,8 @@ TEST_CASE("Reserved ranges come from the top, or from where they are wanted") {
   CHECK(session.fake_space().maps == 2);
 
   session.memory->FreeReservation(wanted, kGranule);
+  CHECK(session.Finish(session.memory->Reserve(kGranule, 0, wanted)).value() == wanted);
+  session.memory->FreeReservation(wanted, kGranule);
   CHECK(session.Allocate(kGranule) == wanted);
   session.memory->FreeReservation(end - kGranule, kMiB);
   CHECK(session.Finish(session.memory->Reserve(kGranule, 0, 0)).value() == end - kGranule);
@@ -461,6 +463,24 @@ TEST_CASE("Reserved ranges come from the top, or from where they are wanted") {
   CHECK_FALSE(session.Finish(session.memory->Reserve(kGranule, 3 * kGranule, 0)).ok());
   CHECK_FALSE(session.Finish(session.memory->Reserve(1ull << 36, 0, 0)).ok());
   CHECK_FALSE(session.Finish(session.memory->Reserve(UINT64_MAX, 0, 0)).ok());
+}
+
+TEST_CASE("A free range that has not enough room behind an aligned address is left alone") {
+  Session session;
+  const DeviceAddress end = kBase + (1ull << 36);
+  REQUIRE(session.Finish(session.memory->Reserve(3 * kGranule, 64 * kGranule, 0)).value() ==
+          end - 64 * kGranule);
+  // The range above has 61 granules, and no address in it is aligned.
+  CHECK(session.Finish(session.memory->Reserve(61 * kGranule, 64 * kGranule, 0)).value() ==
+        end - 128 * kGranule);
+}
+
+TEST_CASE("The granule of small allocations stays mapped between them") {
+  Session session;
+  for (int round = 0; round < 3; ++round) {
+    CHECK(session.Free(session.Allocate(512)).ok());
+    CHECK(session.fake_space().maps == 1);
+  }
 }
 
 TEST_CASE("A reserved range has no memory left of earlier allocations") {

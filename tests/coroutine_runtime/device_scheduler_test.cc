@@ -665,6 +665,20 @@ TEST_CASE_METHOD(
   scheduler->StopTrace();
 }
 
+TEST_CASE_METHOD(Fixture, "A trace throttles no session that is alone") {
+  device.runs_at_once = true;
+  Make({});
+  policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
+    for (policy::Grant& grant : decision->grants) {
+      grant.idle.window = grant.contended.window = 1;
+      grant.budget = 1;
+    }
+  };
+  ScheduledSession alone(device, *pool, *scheduler, 1);
+  REQUIRE(scheduler->StartTrace().ok());
+  CHECK(alone.LaunchAll(5) == 5);
+}
+
 TEST_CASE_METHOD(GroupsFixture, "A bound session is shown in the group where its work runs") {
   ScheduledSession one(device, *pool, *scheduler, 1);
   one.Launch();

@@ -225,9 +225,18 @@ TEST_CASE_METHOD(Entity, "A budget that is used up throttles as such, and is new
   assignment.idle.max_throttle = policy::kForever;
   Publish(assignment);
   CHECK(entity.MayRun());
-  entity.Started(100, true);
+  entity.Started(40, true);
+  entity.NotifyScheduler();
+  const int before = news;
+  entity.NotifyScheduler();
+  CHECK(news == before);
+  entity.Started(60, true);
+  entity.NotifyScheduler();
+  CHECK(news == before + 1);
   CHECK_FALSE(entity.MayRun());
   CHECK_FALSE(entity.Throttle());
+  entity.NotifyScheduler();
+  CHECK(news == before + 2);
   clock.Advance(300);
   Publish(assignment);
   CHECK(entity.MayRun());
@@ -235,6 +244,33 @@ TEST_CASE_METHOD(Entity, "A budget that is used up throttles as such, and is new
   CHECK(entity.report().throttled_by_budget == 300);
   CHECK(entity.report().throttled_by_window == 0);
   CHECK(entity.report().throttled_since == 0);
+}
+
+TEST_CASE("A session without work does not wait for the turn of its process any more") {
+  FakeDevice device;
+  ManualClock clock;
+  clock.Advance(policy::kSecond);
+  TurnPage page, other;
+  TurnPeers peers;
+  peers.own_id = 1;
+  peers.peers[0].page = &other;
+  peers.peers[0].id = 2;
+  peers.used = 1;
+  DeviceTurn turn(page.devices[0], peers, 0, clock, [](bool) {});
+  SchedBoard board;
+  board.turn = &turn;
+  DurationTable durations(device.properties().sm_count);
+  SchedEntity entity(board, durations, clock, [] {});
+  SchedEntity::Assignment assignment;
+  assignment.followed = assignment.shares_device = true;
+  entity.Publish(std::move(assignment));
+  entity.Update();
+  other.devices[0].ticket = 1;  // the other process has the device
+  entity.Started(100, true);
+  CHECK(page.devices[0].ticket != 0);
+  entity.Completed(100);
+  entity.Idle();
+  CHECK(page.devices[0].ticket == 0);
 }
 
 TEST_CASE_METHOD(Entity, "A session that is forgotten leaves nothing on the board") {
