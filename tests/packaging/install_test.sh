@@ -55,6 +55,7 @@ printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
 mkdir -p "$root/packages"
 cp "$work"/one/*.deb "$work"/two/*.deb "$root/packages/"
+rm "$root"/packages/detshare-dev_* # it needs a compiler; policy_package_test uses it
 install "$life" "$program" "$root/packages/"
 
 # Runs a command there with its own /proc and tmpfs. All its processes end with it.

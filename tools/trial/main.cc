@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -62,6 +63,13 @@ int Fail(const std::string& why) {
   return 1;
 }
 
+// Whether native programs share the GPU through MPS, and not by time-slicing.
+bool MpsRuns() {
+  const char* set = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  const std::string directory = set != nullptr && *set != '\0' ? set : "/tmp/nvidia-mps";
+  return access((directory + "/control").c_str(), F_OK) == 0;
+}
+
 // A file that only this process's children read, and that goes with this process.
 class TenantsFile {
  public:
@@ -114,8 +122,8 @@ class Trial {
       if (absl::Status status = Phases("native", {}, {}); !status.ok()) return status;
     }
 
-    const TenantsFile tenants;
-    if (!tenants.ok())
+    auto tenants = std::make_unique<TenantsFile>();
+    if (!tenants->ok())
       return absl::UnavailableError("cannot write to /tmp: make it writable, or free space there");
     const std::string daemon = tools::FindProgram(tools::DaemonPaths(own));
     if (daemon.empty())
@@ -124,11 +132,12 @@ class Trial {
                        ": install the package detshare, or set DETSHARE_DAEMON to its path"));
     tools::PrivateDaemon::Options how;
     how.backend = soft_ ? "soft" : "cuda";
-    how.flags = {"--config", tenants.path()};
+    how.flags = {"--config", tenants->path()};
     if (soft_) how.flags.insert(how.flags.end(), {"--soft-sms", "8", "--soft-memory", "64MiB"});
     tools::PrivateDaemon private_daemon;
     if (!private_daemon.Start(daemon, how))
       return absl::UnavailableError("DetShare's daemon does not start; read its messages above");
+    tenants.reset();  // the daemon has read it
     const std::string socket = private_daemon.socket();
     if (soft_) {
       absl::Status status = Calibrate({socket, "training"});
@@ -170,7 +179,7 @@ class Trial {
       const bool both = which == std::string("both");
       const bool with_inference = both || which == std::string("inference");
       const bool with_training = both || which == std::string("training");
-      std::fprintf(stderr, "%s: %s, %g s ...\n", how.c_str(),
+      std::fprintf(stderr, "%d of %d  %s: %s, %g s ...\n", ++run_, soft_ ? 3 : 6, how.c_str(),
                    both ? "both at once" : absl::StrCat("the ", which, " alone").c_str(),
                    options_.seconds);
       Program first, second;
@@ -236,14 +245,17 @@ class Trial {
                  speed > 0 ? absl::StrFormat("%.2f", row_speed / speed) : ""});
     }
     std::printf(
-        "\n%s: an inference, of whose requests P50 and P99 are latencies, and a training, which "
-        "makes steps.\n",
+        "\n%s. The inference sends requests, of which P50 and P99 are latencies; the training "
+        "makes "
+        "steps.\n",
         device_.c_str());
     if (!soft_) {
       std::printf(
-          "Before: the driver's time-slicing (native). After: DetShare, policy priority, the "
-          "inference of class latency and the training of class batch.\n");
+          "Before: native, so the programs share the GPU by %s. After: DetShare, policy priority, "
+          "the inference of class latency and the training of class batch.\n",
+          MpsRuns() ? "MPS, which runs on this host" : "the driver's time-slicing");
     }
+    std::printf("TO ALONE is relative to the program alone in the first row.\n");
     std::printf("\n%s\n", table.ToString(2).c_str());
     if (soft_) {
       std::printf("These figures are of a software GPU: they say nothing of a GPU.\n");
@@ -270,6 +282,7 @@ class Trial {
   std::string workload_, device_;
   std::string inference_, training_;  // iterations
   bool soft_ = true;
+  int run_ = 0;  // the number of the run
   std::vector<Row> rows_;
 };
 
