@@ -12,6 +12,7 @@
 #include <boost/beast/http.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -204,7 +205,8 @@ absl::Status ApiConnection::Open(const ApiAccess& access, const Request& request
 
 absl::Status ApiConnection::ReadHead() {
   parser_.emplace();
-  parser_->body_limit(boost::none);  // the callers limit what they keep
+  // The callers limit what they keep. Boost 1.74 takes boost::none for zero.
+  parser_->body_limit(std::numeric_limits<uint64_t>::max());
   const error_code error = WithStream(kTimeout, [&](auto& stream, auto done) {
     http::async_read_header(stream, buffer_, *parser_, std::move(done));
   });

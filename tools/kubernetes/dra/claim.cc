@@ -83,7 +83,7 @@ absl::Status Add(const TenantSetting& more, const std::string& source, TenantSet
 absl::StatusOr<Settings> SettingsOf(const Json& claim, const std::string& request) {
   Settings settings;
   const Json& entries = At(claim, "status", "allocation", "devices", "config");
-  for (const Json& entry : entries.is_array() ? entries : Json::array()) {
+  for (const Json& entry : List(entries)) {
     if (At(entry, "opaque", "driver") != kDriver || !AppliesTo(entry, request)) continue;
     const bool of_class = At(entry, "source") == "FromClass";
     const std::string source = of_class ? "the DeviceClass" : "the claim";
@@ -203,7 +203,7 @@ absl::StatusOr<record::PreparedClaim> ReadClaim(const Json& claim, const std::st
     return absl::InvalidArgumentError("metadata.uid is missing or strange");
   const Json& results = At(claim, "status", "allocation", "devices", "results");
   std::map<std::string, Consumed> consumed;  // by UUID
-  for (const Json& result : results.is_array() ? results : Json::array()) {
+  for (const Json& result : List(results)) {
     if (At(result, "driver") != kDriver) continue;
     const std::string device = Text(At(result, "device"));
     const std::string where = absl::StrCat("device ", absl::CHexEscape(device.substr(0, 64)));

@@ -7,7 +7,7 @@
 namespace detshare::kubernetes {
 namespace {
 
-constexpr size_t kLongestMessage = 1024;
+constexpr size_t kLongestText = 1024;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ void HealthService::SetGpus(const std::vector<Gpu>& gpus, int64_t unix_seconds) 
     one.mutable_device()->set_device_name(DeviceName(gpu.uuid));
     one.set_health(gpu.healthy ? v1alpha1::HEALTHY : v1alpha1::UNHEALTHY);
     one.set_last_updated_time(unix_seconds);
-    one.set_message(gpu.problem.substr(0, kLongestMessage));
+    one.set_message(gpu.problem.substr(0, kLongestText));
   }
   streams_.Send(std::move(list));
 }

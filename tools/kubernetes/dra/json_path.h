@@ -20,6 +20,12 @@ const nlohmann::json& At(const nlohmann::json& json, const char* key, const Keys
   }
 }
 
+// The list; an empty one for anything else.
+inline const nlohmann::json& List(const nlohmann::json& json) {
+  static const nlohmann::json empty = nlohmann::json::array();
+  return json.is_array() ? json : empty;
+}
+
 // The text; "" for anything else.
 inline std::string Text(const nlohmann::json& json) {
   return json.is_string() ? json.get<std::string>() : "";

@@ -86,7 +86,7 @@ absl::Status ObjectWatch::Follow() {
         // 410 here is about the pages and not the end of a watch.
         return absl::UnavailableError(std::string(list.status().message()));
       }
-      for (const Json& object : At(*list, "items")) objects.push_back(object);
+      for (const Json& object : List(At(*list, "items"))) objects.push_back(object);
       version_ = Text(At(*list, "metadata", "resourceVersion"));
       rest = Text(At(*list, "metadata", "continue"));
     } while (!rest.empty() && !stopped());

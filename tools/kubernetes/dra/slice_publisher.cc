@@ -102,7 +102,7 @@ absl::Status SlicePublisher::Reconcile(const std::vector<Gpu>& gpus, bool reacha
       api_.Get(absl::StrCat(kSlices, "?fieldSelector=", Encode(Selector(options_.node)))));
   const Json& items = At(list, "items");
   const Json* own = nullptr;
-  for (const Json& slice : items.is_array() ? items : Json::array()) {
+  for (const Json& slice : List(items)) {
     // One slice of the pool stays. Others are left over from a driver that ended in between.
     if (own == nullptr && At(slice, "spec", "pool", "name") == options_.node && !gpus.empty()) {
       own = &slice;
@@ -169,7 +169,7 @@ absl::Status SlicePublisher::Note(const Json& sent, const Json& stored) {
   bool tainted = false, taints = false, shared = sent["devices"].empty();
   for (const Json& device : sent["devices"]) tainted = tainted || device.contains("taints");
   const Json& devices = At(stored, "spec", "devices");
-  for (const Json& device : devices.is_array() ? devices : Json::array()) {
+  for (const Json& device : List(devices)) {
     taints = taints || device.contains("taints");
     shared = shared || At(device, "allowMultipleAllocations") == true;
   }

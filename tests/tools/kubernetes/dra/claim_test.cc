@@ -26,7 +26,8 @@ Json Result(const std::string& request, const std::string& uuid, const Json& con
           {"device", DeviceName(uuid)}, {"shareID", "share"}, {"consumedCapacity", consumed}};
 }
 
-Json Config(const std::string& source, Json parameters, const Json& requests = Json::array()) {
+Json Config(const std::string& source, Json parameters,
+            const std::vector<std::string>& requests = {}) {
   parameters["apiVersion"] = "gpu.detshare.io/v1alpha1";
   parameters["kind"] = "ClaimParameters";
   return {{"source", source},
@@ -34,20 +35,22 @@ Json Config(const std::string& source, Json parameters, const Json& requests = J
           {"opaque", {{"driver", kDriver}, {"parameters", parameters}}}};
 }
 
-Json Claim(const Json& results, const Json& config = Json::array()) {
-  return {{"metadata", {{"namespace", "ml"}, {"name", "chat"}, {"uid", "0f1e-2d"}}},
-          {"status",
-           {{"allocation", {{"devices", {{"results", results}, {"config", config}}}}},
-            {"reservedFor", {{{"resource", "pods"}, {"name", "chat-0"}, {"uid", "p"}}}}}}};
+// Lists are vectors: Json{one} is a copy of `one`, and no list.
+Json Claim(const std::vector<Json>& results, const std::vector<Json>& config = {}) {
+  return {
+      {"metadata", {{"namespace", "ml"}, {"name", "chat"}, {"uid", "0f1e-2d"}}},
+      {"status",
+       {{"allocation", {{"devices", {{"results", results}, {"config", config}}}}},
+        {"reservedFor", Json::array({{{"resource", "pods"}, {"name", "chat-0"}, {"uid", "p"}}})}}}};
 }
 
-Json Simple(const Json& config = Json::array()) {
+Json Simple(const std::vector<Json>& config = {}) {
   return Claim(
       {Result("gpu", kUuid, {{"memory", "20Gi"}, {"multiprocessors", "32"}, {"places", "1"}})},
       config);
 }
 
-std::string ErrorOf(const Json& claim) {
+std::string ClaimError(const Json& claim) {
   const auto read = ReadClaim(claim, "node-1", Gpus());
   CHECK_FALSE(read.ok());
   return std::string(read.status().message());
@@ -103,7 +106,7 @@ TEST_CASE("Requests on one GPU add up, and requests on several GPUs must be equa
   REQUIRE(two.ok());
   CHECK(two->endpoint().tenant().memory() == 10ull << 30);
   CHECK(two->endpoint().device_ids_size() == 2);
-  CHECK(ErrorOf(Claim({Result("a", kUuid, ten), Result("b", kOther, {{"memory", "1Gi"}})})) ==
+  CHECK(ClaimError(Claim({Result("a", kUuid, ten), Result("b", kOther, {{"memory", "1Gi"}})})) ==
         "the claim consumes different capacities of its GPUs, but a claim has the same limits on "
         "each GPU. Make a claim for each");
 }
@@ -114,15 +117,15 @@ TEST_CASE("Devices of other drivers and their configuration are not looked at") 
   Json claim = Simple({Config("FromClaim", {{"class", "batch"}})});
   claim["status"]["allocation"]["devices"]["results"].push_back(other);
   claim["status"]["allocation"]["devices"]["config"].push_back(
-      {{"source", "FromClaim"}, {"opaque", {{"driver", "nic.example.com"}, {"parameters", {1}}}}});
+      {{"source", "FromClaim"}, {"opaque", {{"driver", "nic.example.com"}, {"parameters", 1}}}});
   const auto read = ReadClaim(claim, "node-1", Gpus());
   REQUIRE(read.ok());
   CHECK(read->devices_size() == 1);
 }
 
 TEST_CASE("What the DeviceClass sets, a claim cannot change") {
-  CHECK(ErrorOf(Simple({Config("FromClass", {{"class", "batch"}}),
-                        Config("FromClaim", {{"class", "latency"}})})) ==
+  CHECK(ClaimError(Simple({Config("FromClass", {{"class", "batch"}}),
+                           Config("FromClaim", {{"class", "latency"}})})) ==
         "parameters.class: the DeviceClass sets it, and a claim cannot change it");
   const auto read = ReadClaim(Simple({Config("FromClass", {{"class", "batch"}}),
                                       Config("FromClaim", {{"class", "batch"}, {"weight", 2}})}),
@@ -131,7 +134,7 @@ TEST_CASE("What the DeviceClass sets, a claim cannot change") {
   CHECK(read->endpoint().tenant().weight() == 2);
   Json annotated = Simple({Config("FromClass", {{"class", "batch"}})});
   annotated["metadata"]["annotations"][kParametersAnnotation] = R"({"class": "latency"})";
-  CHECK(ErrorOf(annotated) ==
+  CHECK(ClaimError(annotated) ==
         "parameters.class: the DeviceClass sets it, and a claim cannot change it");
 }
 
@@ -143,16 +146,16 @@ TEST_CASE("The annotation replaces parameters of the claim") {
   CHECK(read->endpoint().tenant().weight() == 5);
   CHECK(read->endpoint().tenant().tenant_class() == "batch");
   claim["metadata"]["annotations"][kParametersAnnotation] = "weight=5";
-  CHECK(ErrorOf(claim) == "annotation gpu.detshare.io/parameters is no JSON");
+  CHECK(ClaimError(claim) == "annotation gpu.detshare.io/parameters is no JSON");
   claim["metadata"]["annotations"][kParametersAnnotation] = R"({"wait": 5})";
-  CHECK(ErrorOf(claim).find("annotation gpu.detshare.io/parameters: parameters has no field "
-                            "\"wait\"") == 0);
+  CHECK(ClaimError(claim).find("annotation gpu.detshare.io/parameters: parameters has no field "
+                               "\"wait\"") == 0);
 }
 
 TEST_CASE("Configuration applies to its requests, and all requests lead to one set of settings") {
   const Json one = {{"memory", "1Gi"}};
-  const Json results = {Result("a", kUuid, one), Result("b/large", kOther, one)};
-  CHECK(ErrorOf(Claim(results, {Config("FromClaim", {{"weight", 2}}, {"a"})})) ==
+  const std::vector<Json> results = {Result("a", kUuid, one), Result("b/large", kOther, one)};
+  CHECK(ClaimError(Claim(results, {Config("FromClaim", {{"weight", 2}}, {"a"})})) ==
         "parameters.weight differs between requests a and b/large: a claim has one set of "
         "parameters. Make a claim for each");
   CHECK(ReadClaim(Claim(results, {Config("FromClaim", {{"weight", 2}}, {"a", "b"})}), "node-1",
@@ -162,34 +165,32 @@ TEST_CASE("Configuration applies to its requests, and all requests lead to one s
                                   Config("FromClaim", {{"weight", 2}}, {"b/large"})}),
                   "node-1", Gpus())
             .ok());
-  CHECK(ErrorOf(
+  CHECK(ClaimError(
             Simple({Config("FromClaim", {{"weight", 2}}), Config("FromClaim", {{"weight", 3}})})) ==
         "parameters.weight has two values in the configuration of the claim");
 }
 
 TEST_CASE("Parameters that contradict the capacities are refused") {
-  CHECK(ErrorOf(Simple({Config("FromClaim", {{"maxMultiprocessors", 16}})})) ==
+  CHECK(ClaimError(Simple({Config("FromClaim", {{"maxMultiprocessors", 16}})})) ==
         "parameters.maxMultiprocessors is 16, but the claim has 32 multiprocessors");
 }
 
 TEST_CASE("A claim that this node cannot serve is refused with the reason") {
-  CHECK(ErrorOf(Json::object()) == "metadata.uid is missing or strange");
-  CHECK(ErrorOf({{"metadata", {{"uid", "../x"}}}}) == "metadata.uid is missing or strange");
-  CHECK(ErrorOf(Claim(Json::array())) ==
-        "the claim has no allocated device of driver gpu.detshare.io");
-  CHECK(ErrorOf(Claim({Result("gpu", "GPU-gone", Json::object())})) ==
+  CHECK(ClaimError(Json::object()) == "metadata.uid is missing or strange");
+  CHECK(ClaimError({{"metadata", {{"uid", "../x"}}}}) == "metadata.uid is missing or strange");
+  CHECK(ClaimError(Claim({})) == "the claim has no allocated device of driver gpu.detshare.io");
+  CHECK(ClaimError(Claim({Result("gpu", "GPU-gone", Json::object())})) ==
         "device gpu-gone is no GPU that the daemon has");
   Json elsewhere = Result("gpu", kUuid, Json::object());
   elsewhere["pool"] = "node-2";
-  CHECK(ErrorOf(Claim({elsewhere})).find("is of another node's pool, not of node-1") !=
+  CHECK(ClaimError(Claim({elsewhere})).find("is of another node's pool, not of node-1") !=
         std::string::npos);
   Json admin = Result("gpu", kUuid, Json::object());
   admin["adminAccess"] = true;
-  CHECK(ErrorOf(Claim({admin})).find("adminAccess is not supported") != std::string::npos);
-  CHECK(
-      ErrorOf(Claim({Result("gpu", kUuid, {{"memory", "81Gi"}})})).find("more is consumed than") !=
-      std::string::npos);
-  CHECK(ErrorOf(Claim({Result("gpu", kUuid, {{"memory", true}})})) ==
+  CHECK(ClaimError(Claim({admin})).find("adminAccess is not supported") != std::string::npos);
+  CHECK(ClaimError(Claim({Result("gpu", kUuid, {{"memory", "81Gi"}})}))
+            .find("more is consumed than") != std::string::npos);
+  CHECK(ClaimError(Claim({Result("gpu", kUuid, {{"memory", true}})})) ==
         "status.allocation: consumedCapacity.memory is no quantity");
 }
 

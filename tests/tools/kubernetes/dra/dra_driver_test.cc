@@ -108,8 +108,9 @@ struct ClaimNode : Host {
         kClaims,
         {{"metadata", {{"namespace", "ml"}, {"name", name}}},
          {"status",
-          {{"allocation", {{"devices", {{"results", {result}}, {"config", config}}}}},
-           {"reservedFor", {{{"resource", "pods"}, {"name", name + "-pod"}, {"uid", "p"}}}}}}});
+          {{"allocation", {{"devices", {{"results", Json::array({result})}, {"config", config}}}}},
+           {"reservedFor",
+            Json::array({{{"resource", "pods"}, {"name", name + "-pod"}, {"uid", "p"}}})}}}});
     dra::Claim claim;
     claim.set_namespace_("ml");
     claim.set_name(name);

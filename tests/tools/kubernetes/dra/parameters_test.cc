@@ -7,27 +7,27 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json Typical() {
+Json TypicalParameters() {
   return Json::parse(R"({
     "apiVersion": "gpu.detshare.io/v1alpha1", "kind": "ClaimParameters",
     "class": "latency", "weight": 2.5, "exclusive": true, "maxMultiprocessors": 66,
     "pinnedMemory": "4Gi", "objectives": {"latency": "5ms", "ttft": "1s", "tpot": "40ms"}})");
 }
 
-std::string ErrorOf(const Json& parameters, Typed typed = Typed::kYes) {
+std::string ParseError(const Json& parameters, Typed typed = Typed::kYes) {
   const auto parsed = ParseParameters(parameters, "parameters", typed);
   CHECK_FALSE(parsed.ok());
   return std::string(parsed.status().message());
 }
 
 Json With(const char* name, const Json& value) {
-  Json parameters = Typical();
+  Json parameters = TypicalParameters();
   parameters[name] = value;
   return parameters;
 }
 
 TEST_CASE("Parameters become the settings of a tenant") {
-  const auto settings = ParseParameters(Typical(), "parameters", Typed::kYes);
+  const auto settings = ParseParameters(TypicalParameters(), "parameters", Typed::kYes);
   REQUIRE(settings.ok());
   CHECK(settings->tenant_class() == "latency");
   CHECK(settings->weight() == 2.5);
@@ -68,13 +68,13 @@ TEST_CASE("A wrong parameter gives an error that names the field and what it mus
       {With("apiVersion", "gpu.detshare.io/v2"),
        "parameters.apiVersion is gpu.detshare.io/v1alpha1, not \"gpu.detshare.io/v2\""},
       {Json::array(), "parameters is an object, not []"}};
-  for (const auto& [parameters, error] : wrong) CHECK(ErrorOf(parameters) == error);
-  Json untyped = Typical();
+  for (const auto& [parameters, error] : wrong) CHECK(ParseError(parameters) == error);
+  Json untyped = TypicalParameters();
   untyped.erase("kind");
-  CHECK(ErrorOf(untyped) == "parameters.kind is missing: it is ClaimParameters");
+  CHECK(ParseError(untyped) == "parameters.kind is missing: it is ClaimParameters");
   // Text of a user is shown in part, and as plain characters.
-  CHECK(ErrorOf(With("class", std::string(500, 'x'))).size() < 150);
-  CHECK(ErrorOf(With("class", "\x1b[31m")).find('\x1b') == std::string::npos);
+  CHECK(ParseError(With("class", std::string(500, 'x'))).size() < 150);
+  CHECK(ParseError(With("class", "\x1b[31m")).find('\x1b') == std::string::npos);
 }
 
 TEST_CASE("Settings conflict where both have a field with different values") {

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Gpu Typical() {
+Gpu TypicalGpu() {
   Gpu gpu;
   gpu.uuid = "GPU-ab000000-0000-0000-0000-000000000001";
   gpu.memory = 85'520'809'984;
@@ -30,7 +30,7 @@ SliceOptions Options() {
 }
 
 TEST_CASE("A GPU is a device that several claims may have, with consumable capacity") {
-  const Json spec = SliceSpec({Typical()}, true, Options(), 7);
+  const Json spec = SliceSpec({TypicalGpu()}, true, Options(), 7);
   CHECK(ProblemOfSlice(spec) == "");
   CHECK(spec["pool"]["name"] == "node-1");
   CHECK(spec["pool"]["generation"] == 7);
@@ -38,7 +38,7 @@ TEST_CASE("A GPU is a device that several claims may have, with consumable capac
   const Json& device = spec["devices"][0];
   CHECK(device["name"] == "gpu-ab000000-0000-0000-0000-000000000001");
   CHECK(device["allowMultipleAllocations"] == true);
-  CHECK(device["attributes"]["uuid"]["string"] == Typical().uuid);
+  CHECK(device["attributes"]["uuid"]["string"] == TypicalGpu().uuid);
   CHECK(device["attributes"]["productName"]["string"] == "NVIDIA H100 80GB HBM3");
   CHECK(device["attributes"]["cudaComputeCapability"]["version"] == "9.0.0");
   CHECK(device["attributes"]["cudaDriverVersion"]["version"] == "13.0.0");
@@ -54,7 +54,7 @@ TEST_CASE("Slices of GPUs of every size are valid") {
   for (const uint64_t memory :
        {uint64_t{0}, uint64_t{1 << 20}, uint64_t{2 << 20}, uint64_t{3} << 20, uint64_t{1} << 38}) {
     for (const int places : {1, 7, 60}) {
-      Gpu gpu = Typical();
+      Gpu gpu = TypicalGpu();
       gpu.memory = memory;
       gpu.sm_count = memory == 0 ? 0 : 1;
       gpu.name = std::string(300, 'x');
@@ -67,7 +67,7 @@ TEST_CASE("Slices of GPUs of every size are valid") {
 }
 
 TEST_CASE("A GPU with which no claim may begin has a taint, or is left out") {
-  Gpu lost = Typical();
+  Gpu lost = TypicalGpu();
   lost.healthy = false;
   const auto taints = [](const Gpu& gpu, bool reachable) {
     const Json spec = SliceSpec({gpu}, reachable, Options(), 1);
@@ -79,7 +79,7 @@ TEST_CASE("A GPU with which no claim may begin has a taint, or is left out") {
   // A daemon that restarts takes no pod's GPU away.
   CHECK(taints(lost, false) ==
         Json::parse(R"([{"key": "gpu.detshare.io/daemon-unreachable", "effect": "NoSchedule"}])"));
-  Gpu shared = Typical();
+  Gpu shared = TypicalGpu();
   shared.allocator = "detshare-device-plugin";
   CHECK(taints(shared, true) == Json::parse(R"([{"key": "gpu.detshare.io/other-allocator",
                                                  "value": "detshare-device-plugin",
@@ -90,11 +90,11 @@ TEST_CASE("A GPU with which no claim may begin has a taint, or is left out") {
   SliceOptions old = Options();
   old.taints = false;
   CHECK(SliceSpec({lost}, true, old, 1)["devices"].empty());
-  CHECK(SliceSpec({Typical()}, true, old, 1)["devices"].size() == 1);
+  CHECK(SliceSpec({TypicalGpu()}, true, old, 1)["devices"].size() == 1);
 }
 
 TEST_CASE("A taint that stays keeps its time, and the offer is the same") {
-  Gpu lost = Typical();
+  Gpu lost = TypicalGpu();
   lost.healthy = false;
   Json stored = SliceSpec({lost}, true, Options(), 1);
   stored["devices"][0]["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z";
@@ -102,7 +102,7 @@ TEST_CASE("A taint that stays keeps its time, and the offer is the same") {
   CHECK(SameOffer(stored, again));
   KeepTaintTimes(stored, &again);
   CHECK(again["devices"][0]["taints"][0]["timeAdded"] == "2026-01-01T00:00:00Z");
-  CHECK_FALSE(SameOffer(stored, SliceSpec({Typical()}, true, Options(), 2)));
+  CHECK_FALSE(SameOffer(stored, SliceSpec({TypicalGpu()}, true, Options(), 2)));
 }
 
 }  // namespace
