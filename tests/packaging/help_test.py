@@ -129,6 +129,20 @@ def check_manual(root):
         print("NOT TESTED: this machine has no man")
 
 
+def check_shared_options(program, root):
+    """Checks that every command has --version, and shows the options that all commands take."""
+    shared = [name for option in root.options for name in option.names if root.name == "detsharectl" and name.startswith("--")]
+    for command in root.walk():
+        words = command.name.split()[1:]
+        said = subprocess.run([program, *words, "--version"], capture_output=True, text=True, check=False)
+        check(said.returncode == 0 and said.stdout.startswith(root.name + " "), f"{command.name} --version: {said.stderr}")
+        shown = subprocess.run([program, *words, "--help"], capture_output=True, text=True, check=False).stdout
+        for name in shared:
+            # The program's own.
+            if name != "--version":
+                check(name in shown, f"{command.name} --help does not show {name}")
+
+
 def check_parser():
     """Checks the parser itself with a known text."""
     command = cli.parse("p", """What p does.
@@ -169,6 +183,7 @@ def main():
     for program in sys.argv[2:]:
         root = cli.describe(os.path.abspath(program))
         check(any("--help" in option.names for option in root.options), f"{program} has no options")
+        check_shared_options(os.path.abspath(program), root)
         check_bash(root)
         check_zsh(root)
         check_manual(root)
