@@ -56,7 +56,7 @@ export PATH=$work/bin:$PATH DETSHARE_LIB_DIR=$work/lib NODE_PATH=/usr/share/node
 "$work/bin/detshared" --backend=soft --soft-memory=64MiB --soft-threads=1 --swap-memory=512MiB --socket-mode=666 2>"$work/log/detshared" &
 for _ in $(seq 600); do detsharectl status >/dev/null 2>&1 && break || sleep 0.1; done
 
-# hub NUMBER TENANT_OF_ALICE...: runs the notebooks with the page's configuration of this number.
+# hub NUMBER TENANT_OF_ALICE TENANT_OF_BOB: runs the notebooks with the page's configuration of this number.
 hub() {
   rm -rf "$work"/hub/*
   python3 - "$page" "$1" >"$work/hub/config.py" <<'END'
@@ -90,7 +90,7 @@ END
 # With users of the host, a user is the tenant.
 hub 0 alice bob
 # With containers, the endpoint is.
-hub 1 jupyter-alice jupyter-bob
+hub 1 "jupyter-[0-9]-alice" "jupyter-[0-9]-bob"
 detsharectl endpoint list | grep -q 'There are no endpoints' || die "endpoints are left: $(detsharectl endpoint list)"
 detsharectl sessions | grep -q 'No sessions' || die "sessions are left: $(detsharectl sessions)"
 grep 'device memory' "$work/log/detshared" | head -n 6
