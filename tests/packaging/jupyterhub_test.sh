@@ -93,5 +93,5 @@ hub 0 alice bob
 hub 1 "jupyter-[0-9]-alice" "jupyter-[0-9]-bob"
 detsharectl endpoint list | grep -q 'There are no endpoints' || die "endpoints are left: $(detsharectl endpoint list)"
 detsharectl sessions | grep -q 'No sessions' || die "sessions are left: $(detsharectl sessions)"
-grep 'device memory' "$work/log/detshared" | head -n 6
+grep -m 6 'device memory' "$work/log/detshared"
 echo ok
