@@ -312,11 +312,12 @@ void Daemon::SetServing(bool serving) {
 
 absl::Status Daemon::ServeHttp() {
   if (!options_.http.has_value()) return absl::OkStatus();
-  DETSHARE_ASSIGN_OR_RETURN(http_,
-                            ServePages(*options_.http, options_.http_mode, options_.dashboard,
-                                       [observer = observer_.get()](const HttpRequest& request) {
-                                         return observer->Respond(request);
-                                       }));
+  DETSHARE_ASSIGN_OR_RETURN(
+      http_,
+      ServePages({*options_.http, options_.http_mode, options_.http_token_file, options_.dashboard},
+                 [observer = observer_.get()](const HttpRequest& request) {
+                   return observer->Respond(request);
+                 }));
   return absl::OkStatus();
 }
 

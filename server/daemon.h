@@ -75,7 +75,8 @@ class Daemon {
     std::string profile_directory;      // of DurationProfiles; "": durations are not kept
     // The address at which HTTP is served; empty: HTTP is not served.
     std::optional<ListenAddress> http;
-    unsigned http_mode = 0660;  // permissions of a unix socket
+    unsigned http_mode = 0660;    // permissions of a unix socket
+    std::string http_token_file;  // as ServedPages::token_file
     bool dashboard = true;
     // Decides about sessions if the daemon has several processes; null: this process decides alone.
     // It outlives the daemon.

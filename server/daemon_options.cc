@@ -32,6 +32,7 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   if (!config.metrics_listen.empty()) daemon->http = *ParseListenAddress(config.metrics_listen);
   daemon->http_mode =
       static_cast<unsigned>(std::strtoul(config.metrics_socket_mode.c_str(), nullptr, 8));
+  daemon->http_token_file = config.metrics_token_file;
   daemon->dashboard = config.dashboard == "on";
   ServerOptions& server = daemon->server;
   server.runtime_directory = config.runtime_dir;

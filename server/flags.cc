@@ -136,6 +136,7 @@ absl::StatusOr<Config> ReadConfiguration(const Flags& flags) {
     DETSHARE_RETURN_IF_ERROR(AddTenant(text, &config));
   }
   DETSHARE_RETURN_IF_ERROR(CheckPolicy(config));
+  DETSHARE_RETURN_IF_ERROR(CheckMetrics(config));
   return config;
 }
 

@@ -283,10 +283,10 @@ absl::Status Supervisor::ServeHttp() {
     watched.tenants.push_back(tenant.name);
   watched.max_sessions = daemon_.server.max_sessions;
   observer_ = std::make_unique<EnginesObserver>(owners_, watched);
-  DETSHARE_ASSIGN_OR_RETURN(http_, ServePages(*daemon_.http, daemon_.http_mode, daemon_.dashboard,
-                                              [this](const HttpRequest& request) {
-                                                return observer_->Respond(request);
-                                              }));
+  DETSHARE_ASSIGN_OR_RETURN(
+      http_,
+      ServePages({*daemon_.http, daemon_.http_mode, daemon_.http_token_file, daemon_.dashboard},
+                 [this](const HttpRequest& request) { return observer_->Respond(request); }));
   return absl::OkStatus();
 }
 

@@ -185,6 +185,15 @@ constexpr ConfigSetting kSettings[] = {
      .type = "OCTAL",
      .help = "Users that may connect, as a mode of chmod, if the address is a unix socket"},
     {.section = "metrics",
+     .key = "token_file",
+     .flag = "metrics-token-file",
+     .field = &Config::metrics_token_file,
+     .type = "PATH",
+     .computed = "no token",
+     .help = "The file with the bearer token that every request must bring, of 16 to 4096 "
+             "characters; read again for each request. An address that other machines reach needs "
+             "one (docs/metrics.md)"},
+    {.section = "metrics",
      .key = "dashboard",
      .flag = "dashboard",
      .field = &Config::dashboard,
@@ -595,10 +604,22 @@ bool IsTenantName(absl::string_view name) {
          });
 }
 
+absl::Status CheckMetrics(const Config& config) {
+  if (config.metrics_listen.empty() || !config.metrics_token_file.empty()) return absl::OkStatus();
+  const absl::StatusOr<ListenAddress> address = ParseListenAddress(config.metrics_listen);
+  if (!address.ok() || !IsExposed(*address)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("[metrics] listen: other machines reach ", config.metrics_listen,
+                   ": name a token_file, too, or use a loopback address or a unix socket"));
+}
+
 std::vector<std::string> Cautions(const Config& config) {
   const bool defaults = config.default_memory != 0 || config.default_pinned_memory != 0 ||
                         config.default_sessions != 0;
   std::vector<std::string> lines;
+  // A flag may name the file.
+  if (const absl::Status metrics = CheckMetrics(config); !metrics.ok())
+    lines.emplace_back(metrics.message());
   for (const TenantConfig& tenant : config.tenants) {
     const TenantQuota& quota = tenant.quota;
     const bool limited = quota.memory != 0 || quota.pinned_memory != 0 || quota.sessions != 0;

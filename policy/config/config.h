@@ -57,6 +57,7 @@ struct Config {
   // [metrics]
   std::string metrics_listen;
   std::string metrics_socket_mode = "660";
+  std::string metrics_token_file;
   std::string dashboard = "on";
   // [software_gpu]
   int64_t soft_devices = 1;
@@ -147,6 +148,9 @@ bool IsPlain(absl::string_view text);
 // Whether a tenant may have this name: 1 to 64 letters, digits and -_.@, so that it can stand in a
 // table, a log and a path.
 bool IsTenantName(absl::string_view name);
+
+// InvalidArgument if other machines reach the address of the metrics and need no token.
+absl::Status CheckMetrics(const Config& config);
 
 // Returns a line for each part of a valid configuration that probably does less than its author
 // wants.

@@ -17,13 +17,9 @@ absl::Status Wrong(absl::string_view text, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("\"", text.substr(0, 100), "\" ", why));
 }
 
-bool IsLoopback(const std::string& host, bool ipv6) {
-  if (ipv6) {
-    in6_addr address{};
-    return inet_pton(AF_INET6, host.c_str(), &address) == 1 && IN6_IS_ADDR_LOOPBACK(&address);
-  }
-  in_addr address{};
-  return inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+bool IsNumeric(const std::string& host, bool ipv6) {
+  in6_addr address{};
+  return inet_pton(ipv6 ? AF_INET6 : AF_INET, host.c_str(), &address) == 1;
 }
 
 }  // namespace
@@ -50,12 +46,18 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   address.ipv6 = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (address.ipv6) host = host.substr(1, host.size() - 2);
   address.host = host == "localhost" ? "127.0.0.1" : std::string(host);
-  if (!IsLoopback(address.host, address.ipv6))
-    return Wrong(
-        text,
-        "is not a loopback address: use a loopback address or a unix socket, and a proxy in "
-        "front of it that authenticates other machines");
+  if (!IsNumeric(address.host, address.ipv6)) return Wrong(text, "has no numeric address");
   return address;
+}
+
+bool IsExposed(const ListenAddress& address) {
+  if (!address.path.empty()) return false;
+  if (address.ipv6) {
+    in6_addr host{};
+    return inet_pton(AF_INET6, address.host.c_str(), &host) != 1 || !IN6_IS_ADDR_LOOPBACK(&host);
+  }
+  in_addr host{};
+  return inet_pton(AF_INET, address.host.c_str(), &host) != 1 || ntohl(host.s_addr) >> 24 != 127;
 }
 
 }  // namespace detshare

@@ -9,6 +9,9 @@ namespace {
 void Add(const TenantObservation& one, TenantObservation* sum) {
   sum->tenant = one.tenant;
   sum->quota = one.quota;
+  sum->charged_memory.resize(std::max(sum->charged_memory.size(), one.charged_memory.size()));
+  for (size_t i = 0; i < one.charged_memory.size(); ++i)
+    sum->charged_memory[i] = std::max(sum->charged_memory[i], one.charged_memory[i]);
   sum->use.opened += one.use.opened;
   sum->use.faulted += one.use.faulted;
   sum->use.violations += one.use.violations;
@@ -22,6 +25,7 @@ void Add(const TenantObservation& one, TenantObservation* sum) {
 // replying.
 TenantObservation Counts(TenantObservation one) {
   one.use.open = 0;
+  one.charged_memory.clear();
   one.use.counters.device_memory = 0;
   one.use.counters.pinned_memory = 0;
   one.use.counters.swap.out = 0;

@@ -229,6 +229,9 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
               "the Host of a request must be localhost or an IP address, and the daemon's port: "
               "forward the same port number\n"};
     }
+    if (server_.options.admits &&
+        !server_.options.admits(view(request[http::field::authorization])))
+      return {401, "text/plain; charset=utf-8", "the request needs the daemon's bearer token\n"};
     HttpRequest asked;
     const std::string_view target = view(request.target());
     asked.path = target.substr(0, target.find('?'));
@@ -248,6 +251,8 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     response_.set("Referrer-Policy", "no-referrer");
     response_.set("Cross-Origin-Resource-Policy", "same-origin");
     if (response.status == 405) response_.set(http::field::allow, "GET, HEAD");
+    if (response.status == 401)
+      response_.set(http::field::www_authenticate, "Bearer realm=\"detshared\"");
     response_.keep_alive(keep_alive);
     response_.content_length(response.body.size());
     if (!head) response_.body() = std::move(response.body);

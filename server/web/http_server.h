@@ -51,6 +51,9 @@ class HttpServer {
     // From the first moment in which a request may come to its last byte; the same again for the
     // reply.
     std::chrono::milliseconds timeout{30'000};
+    // Whether a request with this header Authorization ("" without one) is served; empty: all are.
+    // Called on the server's only thread.
+    std::function<bool(std::string_view authorization)> admits;
     bool check_host = true;   // a unix socket has no host to check
     uint16_t port = 0;        // that the host must name; 0: any
     std::string socket_file;  // removed when the server ends; empty: none

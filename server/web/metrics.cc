@@ -212,7 +212,7 @@ const std::vector<Entry>& Entries() {
       {{"detshare_tenant_info", kGauge, "tenant,class",
         "A tenant and its class (unset, latency, batch); always 1"},
        OfTenantsAndClasses([](const T&) { return uint64_t{1}; })},
-      {{"detshare_tenant_owner_info", kGauge, "tenant,namespace,pod,container,user,job",
+      {{"detshare_tenant_owner_info", kGauge, "tenant,namespace,pod,container,user,job_id",
         "Whose work the tenant's is, if its endpoints say so; always 1. Labels that are not known "
         "are empty"},
        [](const O& seen, Out& out) {
@@ -224,7 +224,7 @@ const std::vector<Entry>& Entries() {
                     {"pod", owner.pod()},
                     {"container", owner.container()},
                     {"user", owner.user()},
-                    {"job", owner.job()}},
+                    {"job_id", owner.job()}},
                    uint64_t{1});
          }
        }},
@@ -254,6 +254,16 @@ const std::vector<Entry>& Entries() {
       {{"detshare_tenant_pinned_memory_bytes", kGauge, "tenant",
         "Pinned host memory that the tenant's sessions have"},
        OfTenants([](const T& tenant) { return tenant.use.counters.pinned_memory; })},
+      {{"detshare_tenant_charged_memory_bytes", kGauge, "tenant,device",
+        "Device memory that counts against the tenant's limit; with several engines, in the one "
+        "where it is most"},
+       [](const O& seen, Out& out) {
+         for (const auto& [name, tenant] : seen.tenants) {
+           for (size_t i = 0; i < tenant.charged_memory.size(); ++i) {
+             out.Add({{"tenant", name}, {"device", absl::StrCat(i)}}, tenant.charged_memory[i]);
+           }
+         }
+       }},
       {{"detshare_tenant_device_memory_limit_bytes", kGauge, "tenant",
         "Limit of the tenant's memory on each device; no sample without a limit"},
        Limits([](const T& tenant) { return tenant.quota.memory; })},

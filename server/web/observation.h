@@ -48,6 +48,9 @@ struct TenantObservation {
   proto::Owner owner;  // as Owners::OfTenant()
   TenantUse use;
   TenantQuota quota;
+  // Bytes that count against the quota, on each device. The quota holds for each engine, so with
+  // several engines it is the largest.
+  std::vector<uint64_t> charged_memory;
   WorkTotals work;
   double memory_traffic = 0;  // bytes, estimated
   TenantSamples samples;

@@ -127,6 +127,7 @@ void ToMessage(const TenantObservation& tenant, proto::ObservedTenant* message) 
   message->set_memory_limit(tenant.quota.memory);
   message->set_pinned_limit(tenant.quota.pinned_memory);
   message->set_sessions_limit(tenant.quota.sessions);
+  for (const uint64_t bytes : tenant.charged_memory) message->add_charged_memory(bytes);
 
   const SessionCounters& counters = tenant.use.counters;
   message->set_opened(tenant.use.opened);
@@ -185,6 +186,7 @@ TenantObservation FromMessage(const proto::ObservedTenant& message) {
   tenant.tenant.exclusive = message.exclusive();
   tenant.tenant.slo_tpot = message.slo_tpot_ns();
   tenant.quota = {message.memory_limit(), message.pinned_limit(), message.sessions_limit()};
+  tenant.charged_memory = {message.charged_memory().begin(), message.charged_memory().end()};
 
   SessionCounters& counters = tenant.use.counters;
   tenant.use.opened = message.opened();

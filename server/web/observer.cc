@@ -162,7 +162,10 @@ Observation Observer::Observe() {
   }
   for (const auto& account : manager_.tenant_accounts().All()) {
     const auto tenant = seen.tenants.find(account->tenant());
-    if (tenant != seen.tenants.end()) tenant->second.quota = account->limits();
+    if (tenant == seen.tenants.end()) continue;
+    tenant->second.quota = account->limits();
+    for (size_t i = 0; i < seen.devices.size(); ++i)
+      tenant->second.charged_memory.push_back(account->memory_used(i));
   }
   for (const auto& [name, samples] : sampler_.tenants()) seen.tenants[name].samples = samples;
   for (auto& [name, tenant] : seen.tenants) {

@@ -7,10 +7,8 @@ int main() {
   std::cout << R"(# Metrics
 
 The daemon serves metrics for Prometheus at `/metrics` if the configuration has an address in
-`[metrics] listen` (or the command line has `--metrics ADDRESS`). It takes only loopback addresses
-and unix sockets. For access from other hosts, put a proxy before it that authenticates users. This
-page is generated from the table that also makes the replies (`server/web/metrics.cc`) by
-`bazel run //server/web:update_docs`.
+`[metrics] listen` (or the command line has `--metrics ADDRESS`). This page is generated from the
+table that also makes the replies (`server/web/metrics.cc`) by `bazel run //server/web:update_docs`.
 
 ```toml
 [metrics]
@@ -24,8 +22,69 @@ scrape_configs:
     static_configs: [{targets: ["localhost:9464"]}]
 ```
 
-A dashboard for Grafana is installed as `/usr/share/detshare/grafana/detshare.json`. For the daemon's
-own dashboard see [observing.md](observing.md#the-dashboard).
+A dashboard for Grafana is installed as `/usr/share/detshare/grafana/detshare.json`. For the
+daemon's own dashboard see [observing.md](observing.md#the-dashboard).
+
+## Let other machines scrape
+
+An address that other machines reach needs a bearer token. Without one the daemon does not start.
+
+```
+openssl rand -hex 32 | install -m 600 /dev/stdin /etc/detshare/metrics-token
+systemctl edit detshared     # [Service] IPAddressAllow=10.0.0.0/8: the network of your Prometheus
+```
+
+```toml
+[metrics]
+listen = "0.0.0.0:9464"
+token_file = "/etc/detshare/metrics-token"
+```
+
+```yaml
+# prometheus.yml
+scrape_configs:
+  - job_name: detshare
+    authorization: {credentials_file: /etc/prometheus/detshare-token}
+    static_configs: [{targets: ["gpu1:9464"]}]
+```
+
+- Every request needs the header `Authorization: Bearer TOKEN`, also `/healthz` and the dashboard.
+  Others get status 401. The daemon reads the file for each request, so a new token needs no
+  restart.
+- The token and the figures cross the network as plain text. Where others can read your network,
+  keep the address at loopback, and put a proxy with TLS before it.
+- A browser does not send the token. For the dashboard use a loopback address and `ssh -L`.
+
+For a cluster see [kubernetes.md](kubernetes.md#let-prometheus-scrape-the-nodes).
+
+## Whose the tenants are
+
+`detshare_tenant_owner_info` has the pod, or the user and job, that a tenant's endpoint is for
+([observing.md](observing.md#see-whose-work-it-is)). Its labels `namespace`, `pod` and `container`
+are those of kube-state-metrics. Set `honor_labels: true` in the scrape configuration: else
+Prometheus renames them, because the daemon's own pod has labels of these names. This query has the
+SMs in use by a label of the pods:
+
+```
+sum by (namespace, label_app) (
+  rate(detshare_tenant_sm_seconds_total[5m])
+    * on (instance, tenant) group_left (namespace, pod) detshare_tenant_owner_info
+    * on (namespace, pod) group_left (label_app) kube_pod_labels)
+```
+
+If a tenant has several endpoints, labels in which they differ are empty.
+
+## Rules and alerts
+
+`/usr/share/detshare/prometheus/detshare.rules.yml` has recording rules, and alerts about late
+tokens, throttled latency tenants, faults, memory near a limit, lost GPUs, and daemons that do not
+reply. Name it in `rule_files` of your `prometheus.yml`, and give the job a name with `detshare` in
+it. To test the rules with `promtool`, and a real Prometheus against a real daemon:
+
+```
+apt-get install --no-install-recommends prometheus
+bazel test //tests/packaging:prometheus_test
+```
 
 ## How to read them
 
@@ -47,10 +106,10 @@ own dashboard see [observing.md](observing.md#the-dashboard).
 
 `/healthz` returns 200, or 503 while a lost device is being replaced. With several engines it
 returns 200 as long as the daemon accepts connections. The daemon refuses requests whose `Host` is
-neither `localhost` nor an IP address, or names another port, except on a unix socket. So no web page
-can reach the daemon through a domain name of its own. To forward the port, keep its number:
-`ssh -L 9464:localhost:9464 HOST`. Beyond 64 connections, the daemon closes the slowest one for each
-further connection.
+neither `localhost` nor an IP address, or names another port, except on a unix socket or with a
+token. So no web page can reach the daemon through a domain name of its own. To forward the port,
+keep its number: `ssh -L 9464:localhost:9464 HOST`. Beyond 64 connections, the daemon closes the
+slowest one for each further connection.
 
 ## With several engines
 

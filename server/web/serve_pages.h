@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "policy/config/listen_address.h"
@@ -9,10 +10,16 @@
 
 namespace detshare {
 
-// Listens at `address`, serves what `pages` returns, and writes the address to the log. A unix
-// socket gets `mode`, and its file is removed when the server ends. `dashboard`: the log also names
-// the dashboard. Returns Unavailable if the address is in use or cannot be used.
-absl::StatusOr<std::unique_ptr<HttpServer>> ServePages(const ListenAddress& address, unsigned mode,
-                                                       bool dashboard, HttpServer::Handler pages);
+struct ServedPages {
+  ListenAddress address;
+  unsigned mode = 0660;    // of a unix socket, whose file is removed when the server ends
+  std::string token_file;  // with the bearer token that requests need (bearer_token.h); "": none
+  bool dashboard = true;   // the log also names the dashboard
+};
+
+// Listens, serves what `pages` returns, and writes the address to the log. Returns Unavailable if the
+// address is in use or cannot be used, and FailedPrecondition if the file has no token.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServePages(const ServedPages& served,
+                                                       HttpServer::Handler pages);
 
 }  // namespace detshare

@@ -374,5 +374,19 @@ TEST_CASE("Limits that programs can get around are named") {
   CHECK(Cautions(config).empty());
 }
 
+TEST_CASE("An address that other machines reach needs a token") {
+  Config config;
+  CHECK(CheckMetrics(config).ok());
+  config.metrics_listen = "127.0.0.1:9464";
+  CHECK(CheckMetrics(config).ok());
+  config.metrics_listen = "0.0.0.0:9464";
+  CHECK(absl::IsInvalidArgument(CheckMetrics(config)));
+  REQUIRE(Cautions(config).size() == 1);
+  CHECK_THAT(Cautions(config)[0], Catch::Contains("name a token_file"));
+  config.metrics_token_file = "/etc/detshare/token";
+  CHECK(CheckMetrics(config).ok());
+  CHECK(Cautions(config).empty());
+}
+
 }  // namespace
 }  // namespace detshare

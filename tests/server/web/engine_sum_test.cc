@@ -202,6 +202,7 @@ TEST_CASE("An observation arrives as it was sent") {
   sent.tenants.at("a").tenant.tenant_class = policy::TenantClass::kLatency;
   sent.tenants.at("a").tenant.slo_tpot = 30;
   sent.tenants.at("a").quota = {1, 2, 3};
+  sent.tenants.at("a").charged_memory = {7, 8};
   sent.tenants.at("a").use.counters.swap.bytes_in = 4;
   sent.tenants.at("a").work.throttled_by_budget = 5;
   sent.tenants.at("a").work.first_tokens.counts.back() = 6;

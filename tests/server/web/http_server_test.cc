@@ -11,6 +11,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -267,46 +268,107 @@ TEST_CASE("The file of a unix socket ends with its server") {
   address.path = directory.path + "/s";
   {
     const auto server =
-        ServePages(address, 0640, false, [](const HttpRequest&) { return HttpResponse(); });
+        ServePages({address, 0640, "", false}, [](const HttpRequest&) { return HttpResponse(); });
     REQUIRE(server.ok());
     CHECK(std::filesystem::exists(address.path));
   }
   CHECK_FALSE(std::filesystem::exists(address.path));
 }
 
-TEST_CASE("Only addresses that this machine alone reaches are accepted") {
+TEST_CASE("Addresses are numeric, and it is known which ones other machines reach") {
   for (const char* text :
        {"127.0.0.1:9464", "127.1.2.3:0", "[::1]:65535", "localhost:1", "/run/x.sock"}) {
     INFO(text);
-    CHECK(ParseListenAddress(text).ok());
+    REQUIRE(ParseListenAddress(text).ok());
+    CHECK_FALSE(IsExposed(*ParseListenAddress(text)));
   }
-  for (const char* text : {"",
-                           ":9464",
-                           "9464",
-                           "0.0.0.0:9464",
-                           "[::]:9464",
-                           "192.168.1.1:9464",
-                           "10.0.0.1:80",
-                           "127.0.0.1",
-                           "127.0.0.1:",
-                           "127.0.0.1:65536",
-                           "127.0.0.1:-1",
-                           "127.0.0.1:+1",
-                           "127.0.0.1: 1",
-                           "127.0.0.1:99999999999",
-                           "::1:80",
-                           "[::1]",
-                           "[::1:80",
-                           "example.org:80",
-                           "run/x.sock",
-                           "[127.0.0.1]:80",
-                           "127.1:80",
-                           "[::ffff:127.0.0.1]:80"}) {
+  for (const char* text :
+       {"0.0.0.0:9464", "[::]:9464", "192.168.1.1:9464", "10.0.0.1:80", "[::ffff:127.0.0.1]:80"}) {
+    INFO(text);
+    REQUIRE(ParseListenAddress(text).ok());
+    CHECK(IsExposed(*ParseListenAddress(text)));
+  }
+  for (const char* text :
+       {"", ":9464", "9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
+        "127.0.0.1:+1", "127.0.0.1: 1", "127.0.0.1:99999999999", "::1:80", "[::1]", "[::1:80",
+        "example.org:80", "run/x.sock", "[127.0.0.1]:80", "127.1:80"}) {
     INFO(text);
     CHECK_FALSE(ParseListenAddress(text).ok());
   }
   CHECK_FALSE(ParseListenAddress("/" + std::string(200, 'x')).ok());
   CHECK(ParseListenAddress("localhost:80")->host == "127.0.0.1");
+}
+
+// A server of pages at a unix socket whose requests need the token in `token_file`.
+struct Guarded {
+  Guarded() { Write("0123456789abcdef\n"); }
+  void Write(const std::string& text) { std::ofstream(token_file) << text; }
+  absl::StatusOr<std::unique_ptr<HttpServer>> Serve() const {
+    ListenAddress address;
+    address.path = directory.path + "/http.sock";
+    return ServePages({address, 0600, token_file, false}, [](const HttpRequest&) {
+      return HttpResponse{200, "text/plain", "page"};
+    });
+  }
+  std::string Ask(const std::string& header) const {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, (directory.path + "/http.sock").c_str(),
+                 sizeof(address.sun_path) - 1);
+    REQUIRE(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    const std::string request =
+        "GET /metrics HTTP/1.1\r\nHost: 10.0.0.7:9464\r\n" + header + "Connection: close\r\n\r\n";
+    [[maybe_unused]] const ssize_t sent = send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+    std::string all;
+    char buffer[4096];
+    for (ssize_t got = 0; (got = recv(fd, buffer, sizeof(buffer), 0)) > 0;)
+      all.append(buffer, static_cast<size_t>(got));
+    close(fd);
+    return all;
+  }
+
+  TestDirectory directory;
+  const std::string token_file = directory.path + "/token";
+};
+
+TEST_CASE("Requests need the bearer token where there is one, and it can be replaced") {
+  Guarded guarded;
+  const auto server = guarded.Serve();
+  REQUIRE(server.ok());
+  CHECK(BodyOf(guarded.Ask("Authorization: Bearer 0123456789abcdef\r\n")) == "page");
+  CHECK(BodyOf(guarded.Ask("authorization: bearer 0123456789abcdef\r\n")) == "page");
+  for (const char* header :
+       {"", "Authorization: \r\n", "Authorization: Bearer\r\n", "Authorization: Bearer \r\n",
+        "Authorization: Bearer 0123456789abcde\r\n", "Authorization: Bearer 0123456789abcdeF\r\n",
+        "Authorization: Bearer 0123456789abcdef0\r\n", "Authorization: Basic 0123456789abcdef\r\n",
+        "Authorization: 0123456789abcdef\r\n"}) {
+    INFO(header);
+    const std::string response = guarded.Ask(header);
+    CHECK(StatusOf(response) == "HTTP/1.1 401 Unauthorized");
+    CHECK(response.find("WWW-Authenticate: Bearer") != std::string::npos);
+  }
+  guarded.Write("another-token-0123");
+  CHECK(StatusOf(guarded.Ask("Authorization: Bearer 0123456789abcdef\r\n")) ==
+        "HTTP/1.1 401 Unauthorized");
+  CHECK(BodyOf(guarded.Ask("Authorization: Bearer another-token-0123\r\n")) == "page");
+  // Without a token nobody is served.
+  guarded.Write("");
+  CHECK(StatusOf(guarded.Ask("Authorization: Bearer \r\n")) == "HTTP/1.1 401 Unauthorized");
+  std::filesystem::remove(guarded.token_file);
+  CHECK(StatusOf(guarded.Ask("Authorization: Bearer another-token-0123\r\n")) ==
+        "HTTP/1.1 401 Unauthorized");
+}
+
+TEST_CASE("Without a usable token the pages are not served at all") {
+  Guarded guarded;
+  for (const std::string& text : {std::string(), std::string("too short"), std::string(5000, 'x'),
+                                  std::string("with blanks between")}) {
+    guarded.Write(text);
+    CHECK(absl::IsFailedPrecondition(guarded.Serve().status()));
+  }
+  std::filesystem::remove(guarded.token_file);
+  CHECK(absl::IsFailedPrecondition(guarded.Serve().status()));
 }
 
 }  // namespace
