@@ -2,7 +2,7 @@
 // pointer.
 
 import { element, shape } from "./elements.js";
-import { clock } from "./format.js";
+import { clock, shortened } from "./format.js";
 
 const MARGIN = { left: 58, right: 8, top: 8, bottom: 22 };
 // A gap between points that is longer than this interrupts the line.
@@ -195,7 +195,7 @@ export class Chart {
       if (value === null) continue;
       const dot = element("span", { className: "dot", style: { background: one.color } });
       this.tip.append(
-        element("div", {}, element("span", { className: "who" }, dot, one.name), element("span", { textContent: this.options.unit(value) })),
+        element("div", {}, element("span", { className: "who" }, dot, shortened(one.name, 28)), element("span", { textContent: this.options.unit(value) })),
       );
     }
     this.tip.hidden = false;

@@ -2,13 +2,16 @@
 
 import { Chart, niceBytes } from "./chart.js";
 import { byId, element } from "./elements.js";
-import { bytes, clock, count, duration, milliseconds, percent, rate } from "./format.js";
+import { bytes, clock, count, duration, milliseconds, percent, rate, shortened } from "./format.js";
 import { Strips } from "./strips.js";
+import { TERMS } from "./terms.js";
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 5000;
 const MOST_POINTS = 600;
 const COLORS = 8;
+const MOST_OF_A_NAME = 28;
+const MOST_OF_AN_OWNER = 40;
 
 const state = { points: [], last: 0, minutes: 5, names: [], status: null, began: null };
 
@@ -21,7 +24,8 @@ function colorOf(name) {
 }
 
 const dotOf = (name) => element("span", { className: "dot", style: { background: colorOf(name) } });
-const who = (name) => element("span", { className: "who", title: name }, dotOf(name), name);
+const nameOf = (name) => element("span", { className: "name", textContent: shortened(name, MOST_OF_A_NAME) });
+const who = (name) => element("span", { className: "who", title: name }, dotOf(name), nameOf(name));
 
 // ---- charts
 
@@ -31,7 +35,7 @@ const charts = {
     empty: "Nothing ran in this time",
   }),
   latency: new Chart(byId("chart-latency"), {
-    title: "Tail latency", hint: "p99 of bursts of work, ms; dashed: what is promised", unit: milliseconds, log: true,
+    title: "Tail latency", hint: "p99 of bursts of work, ms; dashed: the objective", unit: milliseconds, log: true,
     empty: "No latencies: nobody shared a device",
   }),
   memory: new Chart(byId("chart-memory"), {
@@ -39,8 +43,8 @@ const charts = {
     empty: "No memory is in use",
   }),
   throttled: new Chart(byId("chart-throttled"), {
-    title: "Waiting", hint: "Share of the time in which work was held back", unit: percent, max: (value) => (value > 0.4 ? Math.max(1, Math.ceil(value)) : value > 0.08 ? 0.4 : 0.08),
-    empty: "Nobody waited",
+    title: "Throttled", hint: "Share of the time in which a tenant’s work was throttled", unit: percent, max: (value) => (value > 0.4 ? Math.max(1, Math.ceil(value)) : value > 0.08 ? 0.4 : 0.08),
+    empty: "Nobody was throttled",
   }),
 };
 
@@ -64,7 +68,7 @@ function drawCharts() {
   charts.memory.show(times, series((one) => one.memory), from, to);
   charts.throttled.show(times, series((one) => one.throttled), from, to);
   strips.show(points, names, colorOf, (state.status?.devices ?? []).map((device) => device.sm_count), from, to);
-  byId("legend").replaceChildren(...names.map((name) => element("li", {}, dotOf(name), name)));
+  byId("legend").replaceChildren(...names.map((name) => element("li", { title: name }, dotOf(name), nameOf(name))));
 }
 
 // ---- the present state
@@ -136,20 +140,22 @@ function showMap(status) {
   byId("map").replaceChildren(...(devices.length > 0 ? devices : [none]));
 }
 
-// columns: [title, number?]; rows: lists of nodes or texts, or {text, className}.
+// columns: [title, number?, term?], where the term explains the title; rows: lists of nodes or texts, or {text, className}.
 function fillTable(table, columns, rows, empty) {
   if (rows.length === 0) {
     table.replaceChildren(element("tbody", {}, element("tr", {}, element("td", { className: "empty", textContent: empty }))));
     return;
   }
   const className = (i) => (columns[i][1] ? "number" : "");
-  const head = element("tr", {}, ...columns.map(([title], i) => element("th", { textContent: title, className: className(i), scope: "col" })));
+  const head = element("tr", {}, ...columns.map(([title, , term = title], i) =>
+    element("th", { textContent: title, className: className(i), scope: "col", title: TERMS[term] ?? "" })));
   const body = rows.map((row) =>
     element("tr", {}, ...row.map((cell, i) => {
       const { text, className: more = "" } = cell instanceof Node || typeof cell === "string" ? { text: cell } : cell;
       const made = element("td", { className: `${className(i)} ${more}`.trim() });
       made.append(text);
       if (more === "program") made.title = text;
+      if (cell.title !== undefined) made.title = cell.title;
       return made;
     })),
   );
@@ -164,11 +170,13 @@ function tail(figures, promised) {
 
 function showTenants(status) {
   const latest = state.points.at(-1)?.tenants ?? {};
+  const owned = status.tenants.some((tenant) => tenant.owner !== null);
   const rows = status.tenants.map((tenant) => {
     const now = latest[tenant.name];
     const name = who(tenant.name);
     return [
       name,
+      ...(owned ? [{ text: shortened(tenant.owner?.text ?? "–", MOST_OF_AN_OWNER), title: tenant.owner?.text ?? "" }] : []),
       tenant.class === "unset" ? "–" : element("span", { className: "tag", textContent: tenant.class }),
       count(tenant.sessions),
       percent(now?.sms ?? 0),
@@ -184,8 +192,9 @@ function showTenants(status) {
     ];
   });
   fillTable(byId("tenants"), [
-    ["Tenant"], ["Class"], ["Sessions", true], ["SMs", true], ["Operations/s", true], ["Memory", true], ["Swapped", true], ["Burst p50", true], ["Burst p99", true],
-    ["TTFT p99", true], ["TPOT p99", true], ["Late", true], ["Migrations", true], ["Faults", true],
+    ["Tenant"], ...(owned ? [["Owner"]] : []), ["Class"], ["Sessions", true, "Session"], ["SMs", true, "SMs in use"], ["Operations/s", true], ["Memory", true],
+    ["Swapped", true], ["Burst p50", true, "Burst"], ["Burst p99", true, "Burst"], ["TTFT p99", true, "TTFT"], ["TPOT p99", true, "TPOT"], ["Late", true],
+    ["Migrations", true], ["Faults", true],
   ], rows, "No tenant has opened a session yet. Start a program with: detshare run -- PROGRAM");
 }
 
@@ -328,5 +337,9 @@ for (const button of document.querySelectorAll(".switch button")) {
     drawCharts();
   });
 }
+
+byId("terms").replaceChildren(...Object.entries(TERMS).flatMap(([term, meaning]) => [
+  element("dt", { textContent: term }), element("dd", { textContent: meaning }),
+]));
 
 run();

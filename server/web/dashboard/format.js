@@ -55,6 +55,14 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
 }
 
+// The text in at most `most` characters, with an ellipsis in place of its middle: names often differ only
+// at their ends.
+export function shortened(text, most) {
+  if (text.length <= most) return text;
+  const end = Math.floor((most - 1) / 2);
+  return `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`;
+}
+
 export function clock(unixMs) {
   return new Date(unixMs).toLocaleTimeString("en-GB");
 }

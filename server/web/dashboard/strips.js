@@ -3,6 +3,7 @@
 // stronger, the more work the tenant did.
 
 import { element, shape } from "./elements.js";
+import { shortened } from "./format.js";
 
 const ROW = 44;
 const GAP = 8;
@@ -49,11 +50,13 @@ export class Strips {
   drawRow(name, device, top, x, width) {
     const sms = this.sms[device];
     const all = this.sms.reduce((sum, one) => sum + one, 0);
+    const title = shape("text", { class: "name", x: 16, y: top + 11.5 }, shortened(name, 13));
+    title.append(shape("title", {}, name));
     if (this.sms.length > 1) this.svg.append(shape("text", { x: 16, y: top + 25 }, `GPU ${device}`));
     this.svg.append(
       shape("rect", { class: "track", x: LEFT, y: top, width: width - LEFT - RIGHT, height: ROW, rx: 4 }),
       shape("rect", { class: "area", color: this.colorOf(name), x: 0, y: top + 2, width: 10, height: 10, rx: 3 }),
-      shape("text", { class: "name", x: 16, y: top + 11.5 }, name.length > 12 ? `${name.slice(0, 11)}…` : name),
+      title,
       shape("text", { x: LEFT - 6, y: top + 10, "text-anchor": "end" }, String(sms - 1)),
       shape("text", { x: LEFT - 6, y: top + ROW, "text-anchor": "end" }, "0"),
     );

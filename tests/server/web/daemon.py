@@ -73,10 +73,10 @@ class Daemon:
                 self.process.kill()
                 self.process.wait()
 
-    def run(self, tenant, *command, executable=None, user=None, devices=None):
+    def run(self, tenant, *command, executable=None, user=None, devices=None, socket=None):
         """Starts a program as a tenant, and returns when it has begun. `executable`: what it is, whatever it calls itself; `user`: whose
-        it is, by number, where root runs this; `devices`: which it asks for."""
-        environment = dict(os.environ, DETSHARE_SOCKET=self.socket, DETSHARE_TENANT=tenant, LD_LIBRARY_PATH=self.libraries)
+        it is, by number, where root runs this; `devices`: which it asks for; `socket`: that of an endpoint, whose tenant it is then."""
+        environment = dict(os.environ, DETSHARE_SOCKET=socket or self.socket, DETSHARE_TENANT=tenant, LD_LIBRARY_PATH=self.libraries)
         if devices is not None:
             environment["DETSHARE_DEVICES"] = devices
         program = subprocess.Popen(command, executable=executable, env=environment, stdout=subprocess.PIPE, text=True, user=user)

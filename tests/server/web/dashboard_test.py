@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The dashboard in a real browser, of a daemon with busy tenants: its numbers are the daemon's, and nothing complains.
 
-  dashboard_test.py DETSHARED PROGRAM SHIM...
+  dashboard_test.py DETSHARED DETSHARECTL PROGRAM SHIM...
 
 With $DETSHARE_SCREENSHOTS it lets the tenants work for a while and writes pictures to that folder.
 """
@@ -9,6 +9,7 @@ With $DETSHARE_SCREENSHOTS it lets the tenants work for a while and writes pictu
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -93,7 +94,7 @@ def take_pictures(chromium):
 
 
 def main():
-    detshared, program, shim = map(os.path.abspath, sys.argv[1:4])
+    detshared, ctl, program, shim = map(os.path.abspath, sys.argv[1:5])
     chromium_program = browser.find()
     if chromium_program is None:
         print("NOT TESTED: there is no Chromium on this machine (Debian: apt-get install chromium)")
@@ -149,6 +150,7 @@ def main():
             chromium.size(1280, 900)
             chromium.screenshot(os.path.join(PICTURES, "dashboard-no-answer.png"), 600)
     several_devices(detshared, program, shim, chromium_program)
+    owners(detshared, ctl, program, shim, chromium_program)
     return 1 if failures else 0
 
 
@@ -171,6 +173,50 @@ def several_devices(detshared, program, shim, chromium_program):
         check(shown["engines"] is not None and [row[1:4] for row in shown["engines"]] == [["running", "2", "1"]], f"engines: {shown['engines']}")
         check("engines" in shown["facts"], f"facts: {shown['facts']}")
         check(shown["width"] <= 1280, f"{shown['width']} pixels wide on 1280")
+        check(not chromium.errors, f"the console says: {chromium.errors}")
+
+
+def owners(detshared, ctl, program, shim, chromium_program):
+    """Tenants of containers and jobs, whose names are long, show whose they are."""
+    with Daemon(detshared, shim) as daemon, browser.Browser(chromium_program) as chromium:
+        chromium.size(1280, 900)
+        chromium.open(daemon.url + "/")
+        until(lambda: page(chromium)["health"] == "serving")
+        share = "gpu-share-latency.de754a7e-50f7-4090-8000-000000000000-"
+        pod = "models/chat-with-a-long-name-7d4b9c6f5d-x2x4k/server"
+        for number, arguments in ((0, ["--class", "latency", "--pod", pod]), (1, ["--user", "alice", "--job", "17"])):
+            made = subprocess.run([ctl, "--socket", daemon.socket, "endpoint", "open", f"{share}{number}", *arguments], check=True,
+                                  capture_output=True, text=True)
+            daemon.run("", program, "train" if number else "answer", "600", socket=f"{made.stdout.strip()}/detshared.sock")
+        until(lambda: len(page(chromium)["tenants"]) == 4)
+        until(lambda: page(chromium)["strips"] == 2)
+        if PICTURES:
+            time.sleep(20)
+            chromium.value("document.querySelector('details').open = true")
+            for width in (1280, 390):
+                chromium.size(width, 900)
+                time.sleep(2.5)
+                chromium.screenshot(os.path.join(PICTURES, f"dashboard-owners-{width}.png"), 3600)
+            chromium.size(1280, 900)
+        shown = page(chromium)
+        rows = {row[0]: row[1] for row in shown["tenants"]}
+        # The ends of names tell them apart, so the middle is left out.
+        short = [f"{share}{number}"[:14] + "\u2026" + f"{share}{number}"[-13:] for number in (0, 1)]
+        check(set(short) < set(rows), f"names: {rows}")
+        check(rows[short[1]] == "alice, job 17", f"the job: {rows}")
+        check(rows[short[0]].startswith("models/chat-with") and rows[short[0]].endswith("server") and len(rows[short[0]]) == 40, f"the pod: {rows}")
+        check(rows["training"] == "\u2013", f"nobody's: {rows}")
+        titles = chromium.value("[...document.querySelectorAll('#tenants td, #tenants .who')].map((cell) => cell.title)")
+        check(pod in titles and f"{share}0" in titles, f"the whole names: {titles}")
+        terms = chromium.value("[...document.querySelectorAll('#terms dt')].map((term) => term.textContent)")
+        check({"SM", "Burst", "Throttled", "TPOT"} < set(terms), f"the terms: {terms}")
+        check(shown["width"] <= 1280, f"{shown['width']} pixels wide on 1280")
+        chromium.size(390, 844)
+        check(page(chromium)["width"] <= 390, f"{page(chromium)['width']} pixels wide on 390")
+        # No name is wider than its place, so that none runs into what is beside it.
+        wide = chromium.value("""[...document.querySelectorAll('#map .who, #legend li')].filter(
+            (name) => name.getBoundingClientRect().right > document.documentElement.clientWidth).length""")
+        check(wide == 0, f"{wide} names leave the page")
         check(not chromium.errors, f"the console says: {chromium.errors}")
 
 
