@@ -5,8 +5,14 @@
 """
 
 import json
+import os
 import re
 import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from metric_queries import check_query, documented  # noqa: E402
 
 failures = []
 
@@ -15,41 +21,6 @@ def check(condition, what):
     if not condition:
         failures.append(what)
         print("FAILED:", what)
-
-
-def documented(path):
-    with open(path, encoding="utf-8") as file:
-        rows = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| (.*?) \|", file.read(), re.M)
-    return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
-
-
-# Labels that Prometheus itself adds.
-EVERYWHERE = {"instance", "job"}
-
-
-def check_query(query, metrics, title):
-    names = set()
-    for name in re.findall(r"\b(?:detshare|process)_[a-z_]+", query):
-        base = re.sub(r"_(bucket|sum|count)$", "", name)
-        base = name if name in metrics else base
-        names.add(base)
-        check(base in metrics, f"{title}: there is no {name}")
-        if base not in metrics:
-            continue
-        kind, labels = metrics[base]
-        check((name == base) == (kind != "histogram"), f"{title}: {name} is a {kind}")
-        if kind == "counter":
-            over_time = re.search(rf"(rate|increase|max_over_time)\({name}\b", query)
-            check(over_time, f"{title}: {name} is a counter, which says something over time only")
-        known = labels | EVERYWHERE | {"le"}
-        for selector in re.findall(rf"\b{name}\{{([^}}]*)\}}", query):
-            for label in re.findall(r"(\w+)\s*=", selector):
-                check(label in known, f"{title}: {name} has no label {label}")
-        for group in re.findall(r"by \(([^)]*)\)", query):
-            for label in group.split(","):
-                check(label.strip() in known, f"{title}: {name} has no label {label}")
-    check(names, f"{title}: asks for nothing of the daemon's: {query}")
-    return names
 
 
 def main():
@@ -73,12 +44,14 @@ def main():
             continue
         check(panel["fieldConfig"]["defaults"].get("unit"), f"{panel['title']} has no unit")
         for target in panel["targets"]:
-            used |= check_query(target["expr"], metrics, panel["title"])
+            asked = check_query(target["expr"], metrics, panel["title"], check)
+            check(asked, f"{panel['title']} asks for nothing of the daemon's: {target['expr']}")
+            used |= asked
             for variable in re.findall(r"\$(\w+)", target["expr"]):
                 check(variable in variables or variable.startswith("__"), f"{panel['title']}: there is no ${variable}")
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
-            check_query(variable["definition"], metrics, variable["name"])
+            check(check_query(variable["definition"], metrics, variable["name"], check), f"{variable['name']} asks for nothing")
     for wanted in ("detshare_burst_duration_seconds", "detshare_tenant_sm_seconds_total", "detshare_slo_violations_total"):
         check(wanted in used, f"{wanted} is not shown")
     return 1 if failures else 0
