@@ -29,10 +29,15 @@ KubeletLink::KubeletLink(std::string directory, std::string domain,
     plugins_.push_back(
         {service, endpoint, ServedSocket(absl::StrCat(directory_, "/", endpoint), {service})});
   }
-  inotify_add_watch(inotify_, directory_.c_str(), IN_CREATE | IN_DELETE | IN_MOVE);
+  Watch();
 }
 
 KubeletLink::~KubeletLink() { close(inotify_); }
+
+bool KubeletLink::Watch() {
+  return inotify_add_watch(inotify_, directory_.c_str(),
+                           IN_CREATE | IN_DELETE | IN_MOVE | IN_ONLYDIR) >= 0;
+}
 
 void KubeletLink::DrainEvents() {
   char buffer[4096];
@@ -43,6 +48,11 @@ void KubeletLink::DrainEvents() {
 absl::Status KubeletLink::Tend() {
   // Drained before the check, so a later change makes another event.
   DrainEvents();
+  // Kubelet makes the directory, perhaps after the plugin has started. gRPC would print its own errors.
+  if (!Watch()) {
+    kubelet_ = {};
+    return absl::NotFoundError(absl::StrCat("there is no ", directory_, ": waiting for kubelet"));
+  }
   const SocketFile kubelet = LookAtSocket(absl::StrCat(directory_, "/", kKubeletSocket));
   bool all = kubelet.there && kubelet == kubelet_;
   for (Plugin& plugin : plugins_) {
@@ -53,7 +63,8 @@ absl::Status KubeletLink::Tend() {
   if (all) return absl::OkStatus();
   kubelet_ = {};
   if (!kubelet.there)
-    return absl::NotFoundError(absl::StrCat("there is no ", directory_, "/", kKubeletSocket));
+    return absl::NotFoundError(
+        absl::StrCat("there is no ", directory_, "/", kKubeletSocket, ": waiting for kubelet"));
   for (const Plugin& plugin : plugins_) {
     if (absl::Status registered = Register(plugin); !registered.ok()) return registered;
   }

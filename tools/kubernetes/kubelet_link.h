@@ -36,6 +36,8 @@ class KubeletLink {
   };
 
   absl::Status Register(const Plugin& plugin);
+  // Watches the directory, if it is there. It may be watched already.
+  bool Watch();
   void DrainEvents();
 
   const std::string directory_, domain_;

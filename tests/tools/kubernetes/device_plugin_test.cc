@@ -2,6 +2,7 @@
 // and containers that get exactly what the plugin's reply names.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -180,6 +181,28 @@ TEST_CASE("A kubelet that restarts or starts late finds the plugin") {
     CHECK(node.kubelet->Allocate(kLatency, {{shares[0]}}, &response).ok());
   }
   CHECK(node.kubelet->registrations() >= 8);
+}
+
+TEST_CASE("Without a kubelet the plugin waits quietly, also without kubelet's directory") {
+  Node node;
+  node.StartDaemon();
+  fs::remove(node.path + "/plugins");
+  node.StartPlugin();
+  const auto lines = [&] {
+    const std::string log = node.plugin->log();
+    return std::count(log.begin(), log.end(), '\n');
+  };
+  // One line about the daemon, one about kubelet and one about its pods. The plugin looks 20 times a
+  // second.
+  for (int i = 0; i < 600 && lines() < 3; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  INFO(node.plugin->log());
+  CHECK(lines() <= 4);  // the daemon may have been missing first
+  CHECK(node.plugin->log().find("waiting for kubelet") != std::string::npos);
+  fs::create_directories(node.path + "/plugins");
+  node.kubelet->Start();
+  node.AwaitHealthy(kPlain, 8);
 }
 
 TEST_CASE("Without its daemon a GPU's shares are unhealthy, and healthy when it is back") {

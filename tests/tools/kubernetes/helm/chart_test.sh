@@ -61,6 +61,22 @@ grep -A12 'name: batch.gpu.detshare.io' "$work/other.yaml" | grep -q 'kind: Clai
 ! grep -q 'device-plugin' "$work/claims.yaml" || fail "there is a plugin that nobody wants"
 grep -q 'registry.example/detshare:9' "$work/other.yaml" || fail "the image"
 
+grep -q 'nodeSelectorTerms:' "$work/defaults.yaml" && grep -q 'nvidia.com/gpu.present' "$work/defaults.yaml" ||
+  fail "the pods run on nodes without GPUs"
+! grep -q 'nvidia.com/gpu.present' "$work/other.yaml" || fail "an affinity does not take the place of the default"
+printf 'gpuNodesOnly: false\n' >"$work/everywhere.yaml"
+! "$work/render" "$chart" a b "$work/everywhere.yaml" 2>/dev/null | grep -q affinity || fail "gpuNodesOnly"
+
+! grep -q -e --metrics "$work/defaults.yaml" || fail "metrics are on by default"
+cat >"$work/metrics.yaml" <<'END'
+metrics: {enabled: true, tokenSecret: my-token, serviceMonitor: {enabled: true, labels: {release: prometheus}}}
+END
+"$work/render" "$chart" kube-system detshare "$work/metrics.yaml" >"$work/scraped.yaml" 2>/dev/null
+"$check" "$work/scraped.yaml" "${programs[@]}" || fail "with metrics"
+grep -q 'kind: ServiceMonitor' "$work/scraped.yaml" && grep -q 'secretName: my-token' "$work/scraped.yaml" || fail "metrics"
+printf 'metrics: {enabled: true}\n' >"$work/metrics.yaml"
+! "$work/render" "$chart" a b "$work/metrics.yaml" 2>/dev/null | grep -q ServiceMonitor || fail "a monitor that nobody wants"
+
 printf 'resources: [{shares: 2}]\n' >"$work/wrong.yaml"
 ! "$work/render" "$chart" a b "$work/wrong.yaml" >/dev/null 2>&1 || fail "a resource without a name is taken"
 exit $failed

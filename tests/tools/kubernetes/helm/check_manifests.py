@@ -48,12 +48,13 @@ FORMS = {
         "failurePolicy": str, "matchConditions": [{"name": str, "expression": str}],
         "matchConstraints": {"resourceRules": [{"apiGroups": [str], "apiVersions": [str], "operations": [str], "resources": [str]}]},
         "variables": [{"name": str, "expression": str}], "validations": [{"expression": str, "message": str}]}),
+    "ServiceMonitor": ("monitoring.coreos.com/v1", {"selector": None, "endpoints": None}),
     "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io/v1", {"policyName": str, "validationActions": [str]}),
 }
 CLUSTER_KINDS = {"ClusterRole", "ClusterRoleBinding", "DeviceClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 MODELS = {"ServiceAccount": "V1ServiceAccount", "ClusterRole": "V1ClusterRole", "ClusterRoleBinding": "V1ClusterRoleBinding", "ConfigMap": "V1ConfigMap", "DaemonSet": "V1DaemonSet", "Pod": "V1Pod",
-          "Job": "V1Job"}
+          "Job": "V1Job", "Service": "V1Service"}
 failures = []
 
 
@@ -213,6 +214,23 @@ def main():
                 config.flush()
                 said = subprocess.run([detsharectl, "config", "check", config.name], capture_output=True, text=True, check=False)
                 check(said.returncode == 0, f"{where}: {said.stdout}{said.stderr}")
+        if item["kind"] == "Service":
+            pods = [one["spec"]["template"] for one in objects if one["kind"] == "DaemonSet"]
+            chosen = [pod for pod in pods if item["spec"]["selector"].items() <= pod["metadata"]["labels"].items()]
+            check(len(chosen) == 1, f"{where} selects the pods of {len(chosen)} sets")
+            names = {port["name"] for pod in chosen for one in pod["spec"]["containers"] for port in one.get("ports", [])}
+            check(all(port["targetPort"] in names for port in item["spec"]["ports"]), f"{where}: ports {names}")
+        if item["kind"] == "ServiceMonitor":
+            services = [one for one in objects if one["kind"] == "Service"
+                        and item["spec"]["selector"]["matchLabels"].items() <= one["metadata"]["labels"].items()]
+            check(len(services) == 1, f"{where} selects {len(services)} services")
+            names = {port["name"] for one in services for port in one["spec"]["ports"]}
+            for endpoint in item["spec"]["endpoints"]:
+                check(endpoint["port"] in names, f"{where}: port {endpoint['port']}")
+                secret = endpoint["authorization"]["credentials"]["name"]
+                mounted = [volume["secret"]["secretName"] for one in objects if one["kind"] == "DaemonSet"
+                           for volume in one["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
+                check(secret in mounted, f"{where}: the daemon does not have the token of {secret}")
     # Two sets must not select each other's pods.
     selectors = [item["spec"]["selector"]["matchLabels"] for item in objects if item["kind"] == "DaemonSet"]
     check(all(selectors.count(one) == 1 for one in selectors), "two DaemonSets select the same pods")

@@ -46,8 +46,18 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
+{{- if .Values.affinity }}
 affinity:
-  {{- toYaml . | nindent 2 }}
+  {{- toYaml .Values.affinity | nindent 2 }}
+{{- else if .Values.gpuNodesOnly }}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      # One of these labels is enough.
+      nodeSelectorTerms:
+      {{- range list "nvidia.com/gpu.present" "feature.node.kubernetes.io/pci-10de.present" "feature.node.kubernetes.io/pci-0300_10de.present" "feature.node.kubernetes.io/pci-0302_10de.present" "detshare.io/gpu" }}
+        - matchExpressions:
+            - {key: {{ . }}, operator: In, values: ["true"]}
+      {{- end }}
 {{- end }}
 {{- end -}}
