@@ -226,7 +226,8 @@ absl::Status TenantEndpoints::CheckAllocator(const std::string& allocator,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> TenantEndpoints::Change(const proto::TenantEndpoint& wanted) {
+absl::StatusOr<TenantEndpoints::Opened> TenantEndpoints::Change(
+    const proto::TenantEndpoint& wanted) {
   const MutexLock lock(&mutex_);
   if (stopped_) return absl::UnavailableError("the daemon ends");
   const auto found = endpoints_.find(wanted.name());
@@ -244,7 +245,7 @@ absl::StatusOr<std::string> TenantEndpoints::Change(const proto::TenantEndpoint&
   DETSHARE_RETURN_IF_ERROR(host_.SetTenant(open.endpoint->number, setting));
   open.setting = std::move(setting);
   Save();
-  return DirectoryOf(wanted.name());
+  return Opened{DirectoryOf(wanted.name()), open.endpoint};
 }
 
 absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::Close(const std::string& name) {
@@ -277,9 +278,9 @@ proto::EndpointList TenantEndpoints::List() const {
     proto::TenantEndpoint* const one = list.add_endpoints();
     one->set_name(name);
     one->mutable_tenant()->set_name(open.endpoint->tenant);
+    one->set_allocator(open.allocator);
     *one->mutable_owner() = open.owner;
     one->set_directory(DirectoryOf(name));
-    one->set_allocator(open.allocator);
     for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
   }
   return list;
@@ -291,8 +292,8 @@ void TenantEndpoints::Save() {
     proto::TenantEndpoint* const one = list.add_endpoints();
     one->set_name(name);
     *one->mutable_tenant() = open.setting;
-    *one->mutable_owner() = open.owner;
     one->set_allocator(open.allocator);
+    *one->mutable_owner() = open.owner;
     one->set_number(open.endpoint->number);
     *one->mutable_use() = ToMessage(open.endpoint->use.total());
     for (const std::string& id : open.endpoint->device_ids) one->add_device_ids(id);
@@ -372,14 +373,13 @@ grpc::ServerUnaryReactor* TenantEndpointService::SetEndpointOwner(
 
 grpc::ServerUnaryReactor* TenantEndpointService::ChangeEndpoint(
     grpc::CallbackServerContext* context, const proto::TenantEndpoint* wanted,
-    proto::OpenedEndpoint* opened) {
-  std::string who;
-  if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
-    return FinishUnary(context, allowed);
-  absl::StatusOr<std::string> directory = endpoints_.Change(*wanted);
-  if (!directory.ok()) return FinishUnary(context, directory.status());
-  LogInfo("endpoint ", wanted->name(), " has other settings (", who, ")");
-  opened->set_directory(*std::move(directory));
+    proto::OpenedEndpoint* reply) {
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  absl::StatusOr<TenantEndpoints::Opened> changed = endpoints_.Change(*wanted);
+  if (!changed.ok()) return FinishUnary(context, changed.status());
+  Note(*peer, *changed->endpoint, "has other settings");
+  reply->set_directory(std::move(changed->directory));
   return FinishUnary(context, absl::OkStatus());
 }
 

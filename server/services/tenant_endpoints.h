@@ -61,8 +61,7 @@ class TenantEndpoints {
 
   // Implement the service's calls (proto/tenant_endpoint.proto).
   absl::StatusOr<Opened> Open(const proto::TenantEndpoint& wanted);
-  // Returns the endpoint's directory, as Open().
-  absl::StatusOr<std::string> Change(const proto::TenantEndpoint& wanted);
+  absl::StatusOr<Opened> Change(const proto::TenantEndpoint& wanted);
   absl::StatusOr<std::shared_ptr<const TenantEndpoint>> SetOwner(
       const proto::EndpointOwner& wanted);
   absl::StatusOr<Closed> Close(const std::string& name);
@@ -76,8 +75,8 @@ class TenantEndpoints {
     std::shared_ptr<TenantEndpoint> endpoint;
     int listen_fd = -1;  // the host owns it
     proto::TenantSetting setting;
-    proto::Owner owner;
     std::string allocator;
+    proto::Owner owner;
   };
 
   TenantEndpoints(std::string directory, EndpointHost& host, Owners& owners);
@@ -114,12 +113,12 @@ class TenantEndpointService final : public proto::TenantEndpoints::CallbackServi
   grpc::ServerUnaryReactor* OpenEndpoint(grpc::CallbackServerContext* context,
                                          const proto::TenantEndpoint* wanted,
                                          proto::OpenedEndpoint* opened) override;
-  grpc::ServerUnaryReactor* SetEndpointOwner(grpc::CallbackServerContext* context,
-                                             const proto::EndpointOwner* wanted,
-                                             proto::EndpointOwner* in_force) override;
   grpc::ServerUnaryReactor* ChangeEndpoint(grpc::CallbackServerContext* context,
                                            const proto::TenantEndpoint* wanted,
                                            proto::OpenedEndpoint* opened) override;
+  grpc::ServerUnaryReactor* SetEndpointOwner(grpc::CallbackServerContext* context,
+                                             const proto::EndpointOwner* wanted,
+                                             proto::EndpointOwner* in_force) override;
   grpc::ServerUnaryReactor* CloseEndpoint(grpc::CallbackServerContext* context,
                                           const proto::CloseEndpointRequest* request,
                                           proto::CloseEndpointReply* reply) override;
