@@ -132,9 +132,11 @@ TEST_CASE("Every graph but the first is the body of one conditional node before 
   twice.NodeOf(wire::kNodeConditional, Conditional(1));
   twice.NodeOf(wire::kNodeConditional, Conditional(1));
   CHECK(ResultOf(twice.Build() + empty.Build(), 2) == kCudaErrorInvalidValue);
-  GraphBuilder many;
-  many.NodeOf(wire::kNodeConditional, Conditional(1, UINT32_MAX));
-  CHECK(ResultOf(many.Build() + empty.Build(), 2) == kCudaErrorInvalidValue);
+  for (const uint32_t bodies : {2U, UINT32_MAX}) {
+    GraphBuilder many;
+    many.NodeOf(wire::kNodeConditional, Conditional(1, bodies));
+    CHECK(ResultOf(many.Build() + empty.Build(), 2) == kCudaErrorInvalidValue);
+  }
   GraphBuilder none;
   none.NodeOf(wire::kNodeConditional, Conditional(1, 0));
   CHECK(ResultOf(none.Build() + empty.Build(), 2) == kCudaErrorInvalidValue);
@@ -150,8 +152,30 @@ TEST_CASE("Nesting is bounded") {
   }
   CHECK(ResultOf(payload, kGraphs) == kCudaErrorOutOfMemory);
   GraphLimits deep;
-  deep.nesting = kGraphs;
+  deep.nesting = kGraphs - 1;  // the first graph is no body
   CHECK(ResultOf(payload, kGraphs, deep) == 0);
+  deep.nesting = kGraphs - 2;
+  CHECK(ResultOf(payload, kGraphs, deep) == kCudaErrorOutOfMemory);
+}
+
+TEST_CASE("The limits of nodes and edges hold for all graphs of a payload together") {
+  GraphBuilder root, body;
+  root.NodeOf(wire::kNodeConditional, Conditional(1));
+  body.Node(wire::kNodeEmpty, "");
+  for (GraphBuilder* graph : {&root, &body}) {
+    graph->Node(wire::kNodeEmpty, "");
+    graph->Edge(0, 1);
+  }
+  const std::string payload = root.Build() + body.Build();
+  GraphLimits limits;
+  limits.nodes = 4;
+  limits.edges = 2;
+  CHECK(ResultOf(payload, 2, limits) == 0);
+  limits.edges = 1;
+  CHECK(ResultOf(payload, 2, limits) == kCudaErrorOutOfMemory);
+  limits.edges = 2;
+  limits.nodes = 3;
+  CHECK(ResultOf(payload, 2, limits) == kCudaErrorOutOfMemory);
 }
 
 TEST_CASE("Bodies may have the nodes that CUDA allows") {

@@ -414,6 +414,8 @@ TEST_CASE("A tenant's own limits stay when the defaults change, and end when the
   CHECK_FALSE(Quota::TryTake(TenantAccount::Pinned(own), 2).has_value());
   accounts.Unset("own");
   CHECK(own->limits() == TenantQuota{0, 500, 0, 0});
+  accounts.SetDefault({0, 600, 0, 0});
+  CHECK(own->limits() == TenantQuota{0, 600, 0, 0});
 }
 
 TEST_CASE("Code and graphs of all sessions of a tenant count, until their sessions end") {
