@@ -262,8 +262,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
 
 void DeviceScheduler::Decide() {
   std::vector<policy::CoroutineView> views;
-  int working = 0;
-  bool throttled = false;
+  int working = 0;  // a throttled coroutine has work
   for (const auto& entry : entries_) {
     const SchedEntityReport report = entry->entity->report();
     policy::CoroutineView& view = views.emplace_back();
@@ -285,7 +284,6 @@ void DeviceScheduler::Decide() {
     view.memory_bound = report.memory_bound;
     view.tokens = report.tokens;
     working += report.has_work;
-    throttled |= report.throttled_since != 0;
   }
   policy::Snapshot snapshot;
   snapshot.now = clock_.NowNanoseconds();
@@ -310,7 +308,7 @@ void DeviceScheduler::Decide() {
     }
     Publish(entry, grant, followed);
   }
-  ask_at_ = followed && (working > 0 || throttled) ? decision.ask_again_at : policy::kForever;
+  ask_at_ = followed && working > 0 ? decision.ask_again_at : policy::kForever;
 }
 
 policy::Tenant DeviceScheduler::TenantOf(const std::string& name) const {
