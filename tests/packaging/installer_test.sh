@@ -2,9 +2,9 @@
 # Unpacks the tarball, installs from it, runs a program, and undoes the installation. The file system is
 # afterwards what it was. Needs no root: the service goes into a folder that stands for the root.
 #
-#   installer_test.sh MAKE_PACKAGES BUILT
+#   installer_test.sh PACKAGES
 set -euo pipefail
-make_packages=$(realpath "$1") built=$2
+packages=$1
 work=$(mktemp -d /tmp/detshare-installer.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 fail() {
@@ -15,10 +15,7 @@ fail() {
 state() { (cd "$1" && find . -printf '%p %y %m %l\n' | sort && find . -type f -print0 | sort -z | xargs -0 -r sha256sum); }
 unset DETSHARE_LAUNCHER DETSHARE_NOISE DETSHARE_DAEMON DETSHARE_LIB_DIR DETSHARE_SOCKET
 
-mkdir -p "$work/out"
-export COMPRESSION_LEVEL=0 SOURCE_DATE_EPOCH=1700000000
-"$make_packages" "$built" "$work/out" 0.2.0 tar
-tar -C "$work" -xf "$work/out/detshare-0.2.0-x86_64.tar.gz"
+tar -C "$work" -xf "$packages/detshare-0.2.0-x86_64.tar.gz"
 install=$work/detshare-0.2.0-x86_64/install
 
 # ---- programs only, below a folder with files of others
@@ -72,6 +69,14 @@ tail -1 "$root/etc/detshare/detshare.toml.new" | grep -q '# newer' || fail "the 
 grep -q 'was changed and stays' "$work/said" || fail "it does not say that the configuration stays"
 rm -r "$root/etc/detshare"
 state "$root" | diff "$work/before" - || fail "the root is another one afterwards"
+
+# ---- beside the package's service there is no second one
+mkdir -p "$root/usr/lib/systemd/system"
+touch "$root/usr/lib/systemd/system/detshared.service"
+state "$root" >"$work/before"
+if "$install" --root "$root" >"$work/said" 2>&1; then fail "it hides the unit of a package"; fi
+grep -q 'the package detshare is installed' "$work/said" || fail "it does not say that the package is there: $(cat "$work/said")"
+state "$root" | diff "$work/before" - || fail "it changed something beside the package"
 
 # ---- nonsense
 for wrong in "--prefix" "--prefix relative" "--colour" "--prefix /home/x --root $root"; do

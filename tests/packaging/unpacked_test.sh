@@ -1,17 +1,15 @@
 #!/bin/bash
 # The programs of the packages find each other where the packages put them.
 #
-#   unpacked_test.sh MAKE_PACKAGES PROGRAM BUILT
+#   unpacked_test.sh PACKAGES PROGRAM
 #
-# Unpacks the packages into a folder, which needs neither root nor a network. BUILT is the folder of
-# built files.
+# Unpacks the packages of the folder PACKAGES into another one, which needs neither root nor a network.
 set -euo pipefail
-make_packages=$(realpath "$1") program=$(realpath "$2") built=$3
+packages=$1 program=$(realpath "$2")
 work=$(mktemp -d /tmp/detshare-unpacked.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work"/{packages,root}
-COMPRESSION_LEVEL=0 "$make_packages" "$built" "$work/packages" 0.2.0 deb
-for package in "$work"/packages/*.deb; do
+mkdir -p "$work/root"
+for package in "$packages"/*.deb; do
   dpkg-deb --extract "$package" "$work/root"
 done
 # Nothing outside helps the programs to find each other.

@@ -6,12 +6,12 @@
 #   apt-get install podman runc debootstrap
 #   bazel test --test_output=all //tests/tools/trial:image_test
 #
-#   image_test.sh DOCKERFILE MAKE_PACKAGES BUILT
+#   image_test.sh DOCKERFILE PACKAGES
 #
 # If $DETSHARE_BASE_SYSTEM is set, the base is that folder.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin HOME=${HOME:-/root}
-dockerfile=$(realpath "$1") make_packages=$(realpath "$2") built=$3
+dockerfile=$(realpath "$1") packages=$2
 work=$(mktemp -d /tmp/detshare-image.XXXXXX)
 engine=(podman --root "$work/storage" --runroot "$work/run" --runtime runc --cgroup-manager=cgroupfs)
 finish() {
@@ -26,7 +26,7 @@ if [ -z "${DETSHARE_BASE_SYSTEM:-}" ]; then
 fi
 tar -C "$base" -c . | "${engine[@]}" import - trial-base >/dev/null 2>&1
 mkdir -p "$work/context/dist"
-COMPRESSION_LEVEL=0 "$make_packages" "$built" "$work/context/dist" 0.2.0 deb
+cp -L "$packages"/*.deb "$work/context/dist/"
 "${engine[@]}" build --isolation chroot --network host --build-arg BASE=localhost/trial-base \
   -f "$dockerfile" -t detshare-trial "$work/context" >"$work/log" 2>&1 || { tail -n 20 "$work/log" && exit 1; }
 # This host may not give podman's default limits.
