@@ -4,7 +4,7 @@
 # of them downloads. Not part of ./tools/test:
 #
 #   apt-get install podman runc debootstrap
-#   bazel test --test_output=all //tests/tools/trial:image_test
+#   bazel test --test_output=all //tests/tools/trial:image_test [--test_env=RELEASE=trixie]
 #
 #   image_test.sh DOCKERFILE PACKAGES
 #
@@ -22,7 +22,7 @@ trap finish EXIT
 
 base=${DETSHARE_BASE_SYSTEM:-$work/base}
 if [ -z "${DETSHARE_BASE_SYSTEM:-}" ]; then
-  debootstrap --variant=minbase bookworm "$base" >"$work/log" 2>&1 || { tail -n 5 "$work/log" && exit 1; }
+  debootstrap --variant=minbase "${RELEASE:-bookworm}" "$base" >"$work/log" 2>&1 || { tail -n 5 "$work/log" && exit 1; }
 fi
 tar -C "$base" -c . | "${engine[@]}" import - trial-base >/dev/null 2>&1
 mkdir -p "$work/context/dist"
