@@ -207,11 +207,12 @@ Json ApiServerStandIn::Await(const std::string& collection,
   return result;
 }
 
-void ApiServerStandIn::FailNext(int count, int status, int retry_after) {
+void ApiServerStandIn::FailNext(int count, int status, int retry_after, const std::string& right) {
   const std::lock_guard<std::mutex> lock(mutex_);
   fail_count_ = count;
   fail_status_ = status;
   fail_retry_after_ = retry_after;
+  fail_right_ = right;
 }
 
 void ApiServerStandIn::HangUpNext(int count) {
@@ -340,11 +341,6 @@ ApiServerStandIn::Reply ApiServerStandIn::Handle(const std::string& method,
   const size_t question = target.find('?');
   const std::string path = target.substr(0, question);
   const auto query = QueryOf(question == std::string::npos ? "" : target.substr(question + 1));
-  if (fail_count_ > 0) {
-    --fail_count_;
-    return {fail_status_, Status(fail_status_, "Failed", "told to fail"), fail_retry_after_};
-  }
-
   std::vector<std::string> parts = Split(path.substr(1), '/');
   std::string collection, name, subresource, resource;
   if (path.rfind("/api/v1/nodes/", 0) == 0 && parts.size() == 4) {
@@ -374,6 +370,10 @@ ApiServerStandIn::Reply ApiServerStandIn::Handle(const std::string& method,
                            : watch              ? "watch"
                                                 : "list";
   rights_used_.insert(verb + " " + resource);
+  if (fail_count_ > 0 && (fail_right_.empty() || fail_right_ == verb + " " + resource)) {
+    --fail_count_;
+    return {fail_status_, Status(fail_status_, "Failed", "told to fail"), fail_retry_after_};
+  }
 
   auto& objects = objects_[collection];
   const auto found = objects.find(name);

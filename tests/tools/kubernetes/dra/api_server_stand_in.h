@@ -41,8 +41,8 @@ class ApiServerStandIn {
   Json Await(const std::string& collection, const std::function<bool(const Json&)>& wanted) const;
 
   // The next requests get this status instead of a reply; with a pause in seconds unless it is
-  // negative.
-  void FailNext(int count, int status, int retry_after = -1);
+  // negative. With a right, such as "get resourceclaims", only requests that need it.
+  void FailNext(int count, int status, int retry_after = -1, const std::string& right = "");
   // Closes the next connections without a reply.
   void HangUpNext(int count);
   // Ends all watches: in order, with the event that their history is gone, or without a word.
@@ -102,6 +102,7 @@ class ApiServerStandIn {
   uint64_t version_ = 100, forgotten_ = 100;
   int next_uid_ = 1;
   int fail_count_ = 0, fail_status_ = 0, fail_retry_after_ = -1, hang_up_count_ = 0;
+  std::string fail_right_;
   int conflict_count_ = 0;
   uint64_t ended_watches_ = 0;
   End end_how_ = End::kInOrder;

@@ -68,6 +68,18 @@ struct ClaimNode : Host {
     kubelet->Register();
   }
 
+  void RestartDaemon() {
+    StartDaemon();
+    Eventually([&] {
+      grpc::ClientContext context;
+      proto::Status status;
+      return proto::Admin::NewStub(
+                 grpc::CreateChannel("unix:" + socket(), grpc::InsecureChannelCredentials()))
+          ->GetStatus(&context, {}, &status)
+          .ok();
+    });
+  }
+
   // Waits until the slice's devices are as wanted, and returns its spec.
   Json AwaitSlice(const std::function<bool(const Json& devices)>& wanted) {
     const Json slice = api->Await(ApiServerStandIn::kSlices,
@@ -194,7 +206,7 @@ TEST_CASE("A pod with a claim runs CUDA programs with the claim's capacities and
   CHECK(prepared.devices(0).request_names(0) == "gpu");
   const auto other = node.kubelet->Prepare(train, /*v1beta1=*/true);
   const Container container = node.ContainerOf(prepared);
-  CHECK(container.mounts[0].host != node.ContainerOf(other).mounts[0].host);
+  CHECK(container.mounts.back().host != node.ContainerOf(other).mounts.back().host);
   CHECK(node.Run(container) == Host::Expected());
   CHECK(node.Run(node.ContainerOf(other)) == Host::Expected());
 
@@ -265,9 +277,9 @@ TEST_CASE("An API server that fails for a while only delays a claim") {
   ClaimNode node;
   node.Start();
   const dra::Claim claim = node.MakeClaim("chat", 1);
-  node.api->FailNext(1, 503);
+  node.api->FailNext(1, 503, -1, "get resourceclaims");
   CHECK(node.kubelet->Prepare(claim).error().find("HTTP status 503") != std::string::npos);
-  node.api->FailNext(2, 429, 0);
+  node.api->FailNext(2, 429, 0, "get resourceclaims");
   node.api->RotateToken();
   CHECK(node.kubelet->Prepare(claim).error() == "");
   // A prepared claim needs no API server.
@@ -301,7 +313,7 @@ TEST_CASE("Parameters of the annotation take effect while the pod runs") {
   // The change lasts, whoever restarts.
   node.driver->End(SIGKILL);
   node.daemon->End(SIGKILL);
-  node.StartDaemon();
+  node.RestartDaemon();
   node.api->Put(kClaims, [&] {
     Json changed = node.api->List(kClaims)[0];
     changed["metadata"]["annotations"] = Json::object();
@@ -345,7 +357,7 @@ TEST_CASE("Claims survive restarts of the driver, of the daemon and of kubelet")
   CHECK(node.kubelet->Prepare(node.MakeClaim("late", 0)).error().find("detshared: ") !=
         std::string::npos);
   fs::remove(node.path + "/run/endpoints/list");
-  node.StartDaemon();
+  node.RestartDaemon();
   node.Eventually([&] { return fs::exists(container.mounts.back().host + "/detshared.sock"); });
   node.Eventually([&] { return node.Endpoints().endpoints_size() == 1; });
   CHECK(node.Run(container) == Host::Expected());
@@ -354,7 +366,7 @@ TEST_CASE("Claims survive restarts of the driver, of the daemon and of kubelet")
   // A claim is unprepared without the daemon, and its endpoint goes when the daemon is back.
   node.daemon->End(SIGTERM);
   CHECK(node.kubelet->Unprepare(claim) == "");
-  node.StartDaemon();
+  node.RestartDaemon();
   node.Eventually([&] { return node.Endpoints().endpoints_size() == 0; });
   CHECK(node.driver->End(SIGTERM) == 0);
 }
@@ -417,7 +429,7 @@ TEST_CASE("The slice is kept as the GPUs are, whatever others do with it") {
     return list.devices_size() == 2 && list.devices(0).health() == v1alpha1::UNHEALTHY &&
            list.devices(0).message() == "detshared does not reply";
   });
-  node.StartDaemon();
+  node.RestartDaemon();
   node.AwaitSlice(ClaimNode::NoneTainted);
   node.kubelet->AwaitHealth([](const v1alpha1::NodeWatchResourcesResponse& list) {
     return list.devices_size() == 2 && list.devices(0).health() == v1alpha1::HEALTHY &&
@@ -431,7 +443,7 @@ TEST_CASE("On a server without taints, GPUs that cannot be had are left out") {
   node.Start();
   node.daemon->End(SIGTERM);
   node.AwaitSlice([](const Json& devices) { return devices.empty(); });
-  node.StartDaemon();
+  node.RestartDaemon();
   node.AwaitSlice(ClaimNode::NoneTainted);
 }
 
