@@ -40,7 +40,7 @@ class Daemon:
         self.socket = os.path.join(self.folder, "d.sock")
         self.process = subprocess.Popen(
             [os.path.abspath(detshared), "--config", config, "--backend=soft", "--soft-memory=512MiB", f"--socket={self.socket}",
-             "--metrics=127.0.0.1:0", *flags],
+             "--socket-mode=666", "--metrics=127.0.0.1:0", *flags],
             stderr=subprocess.PIPE)
         self.log = ""
         end = time.monotonic() + 60
