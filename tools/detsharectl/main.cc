@@ -180,7 +180,10 @@ int SetPolicy(const Options& options) {
   const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
     return admin.SetPolicy(context, setting, &in_force);
   });
-  if (code == 0 && options.json) Print(PolicySettingJson(in_force));
+  if (code == 0) {
+    Print(options.json ? PolicySettingJson(in_force)
+                       : "Policy " + in_force.name() + " is in force.\n");
+  }
   if (code == kExitRefused) PrintHint(options, options.policy, "policies");
   return code;
 }

@@ -58,6 +58,7 @@ says 'must be absolute'
 expect 1 policy set "$(basename "$POLICY")"
 says 'shared objects by their absolute paths'
 expect 0 policy set priority
+says '^Policy priority is in force.$'
 expect 0 status
 says 'policy priority'
 expect 1 policy set magic
