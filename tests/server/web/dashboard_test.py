@@ -130,6 +130,8 @@ def main():
         check(shown["width"] <= 1280, f"{shown['width']} pixels wide on 1280")
         chromium.size(390, 844)
         check(page(chromium)["width"] <= 390, f"{page(chromium)['width']} pixels wide on 390")
+        hidden = chromium.value("(() => { const bar = document.querySelector('.toolbar'); return bar.scrollHeight - bar.clientHeight; })()")
+        check(hidden <= 0, f"{hidden} pixels of the legend and the time shown are hidden")
 
         for one in daemon.programs:
             one.send_signal(signal.SIGSTOP)
@@ -185,8 +187,8 @@ def owners(detshared, ctl, program, shim, chromium_program):
         share = "gpu-share-latency.de754a7e-50f7-4090-8000-000000000000-"
         pod = "models/chat-with-a-long-name-7d4b9c6f5d-x2x4k/server"
         for number, arguments in ((0, ["--class", "latency", "--pod", pod]), (1, ["--user", "alice", "--job", "17"])):
-            made = subprocess.run([ctl, "--socket", daemon.socket, "endpoint", "open", f"{share}{number}", *arguments], check=True,
-                                  capture_output=True, text=True)
+            made = subprocess.run([ctl, "--socket", daemon.socket, "endpoint", "open", f"e{number}", "--tenant", f"{share}{number}", *arguments],
+                                  check=True, capture_output=True, text=True)
             daemon.run("", program, "train" if number else "answer", "600", socket=f"{made.stdout.strip()}/detshared.sock")
         until(lambda: len(page(chromium)["tenants"]) == 4)
         until(lambda: page(chromium)["strips"] == 2)
