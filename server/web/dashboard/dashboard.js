@@ -10,8 +10,8 @@ const PERIOD_MS = 1000;
 const TIMEOUT_MS = 5000;
 const MOST_POINTS = 600;
 const COLORS = 8;
-const MOST_OF_A_NAME = 28;
-const MOST_OF_AN_OWNER = 40;
+const MOST_OF_AN_OWNER = 32;
+const narrow = matchMedia("(max-width: 760px)");
 
 const state = { points: [], last: 0, minutes: 5, names: [], status: null, began: null };
 
@@ -24,7 +24,7 @@ function colorOf(name) {
 }
 
 const dotOf = (name) => element("span", { className: "dot", style: { background: colorOf(name) } });
-const nameOf = (name) => element("span", { className: "name", textContent: shortened(name, MOST_OF_A_NAME) });
+const nameOf = (name) => element("span", { className: "name", textContent: shortened(name, narrow.matches ? 14 : 28) });
 const who = (name) => element("span", { className: "who", title: name }, dotOf(name), nameOf(name));
 
 // ---- charts

@@ -7,7 +7,10 @@ import { shortened } from "./format.js";
 
 const ROW = 44;
 const GAP = 8;
-const LEFT = 122;
+const LEFT = 122, WIDE_LEFT = 190; // for the names; WIDE_LEFT on wide pages
+const WIDE = 600;
+const SCALE = 52; // the part of it that the dot and the scale take
+const LETTER = 7;
 const RIGHT = 8;
 const LEAST = 0.22;
 
@@ -29,6 +32,7 @@ export class Strips {
   draw() {
     if (this.points === undefined) return;
     const width = this.parent.clientWidth;
+    const left = width < WIDE ? LEFT : WIDE_LEFT;
     const isOn = (name, device) => this.points.some((point) => point.tenants[name]?.ranges.some((range) => range[0] === device));
     const rows = this.names.flatMap((name) => this.sms.map((_, device) => ({ name, device })).filter((row) => isOn(row.name, row.device)));
     this.empty.hidden = rows.length > 0;
@@ -38,27 +42,27 @@ export class Strips {
     this.svg.style.height = `${height}px`;
     this.svg.replaceChildren();
     if (width === 0 || rows.length === 0) return;
-    const x = (time) => LEFT + ((time - this.from) / (this.to - this.from)) * (width - LEFT - RIGHT);
-    rows.forEach(({ name, device }, row) => this.drawRow(name, device, row * (ROW + GAP), x, width));
+    const x = (time) => left + ((time - this.from) / (this.to - this.from)) * (width - left - RIGHT);
+    rows.forEach(({ name, device }, row) => this.drawRow(name, device, row * (ROW + GAP), x, left, width));
     const minutes = (this.to - this.from) / 60000;
     this.svg.append(
-      shape("text", { x: LEFT, y: height - 3 }, minutes <= 1 ? `−${Math.round(minutes * 60)} s` : `−${minutes} min`),
+      shape("text", { x: left, y: height - 3 }, minutes <= 1 ? `−${Math.round(minutes * 60)} s` : `−${minutes} min`),
       shape("text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now"),
     );
   }
 
-  drawRow(name, device, top, x, width) {
+  drawRow(name, device, top, x, left, width) {
     const sms = this.sms[device];
     const all = this.sms.reduce((sum, one) => sum + one, 0);
-    const title = shape("text", { class: "name", x: 16, y: top + 11.5 }, shortened(name, 13));
+    const title = shape("text", { class: "name", x: 16, y: top + 11.5 }, shortened(name, Math.floor((left - SCALE) / LETTER)));
     title.append(shape("title", {}, name));
     if (this.sms.length > 1) this.svg.append(shape("text", { x: 16, y: top + 25 }, `GPU ${device}`));
     this.svg.append(
-      shape("rect", { class: "track", x: LEFT, y: top, width: width - LEFT - RIGHT, height: ROW, rx: 4 }),
+      shape("rect", { class: "track", x: left, y: top, width: width - left - RIGHT, height: ROW, rx: 4 }),
       shape("rect", { class: "area", color: this.colorOf(name), x: 0, y: top + 2, width: 10, height: 10, rx: 3 }),
       title,
-      shape("text", { x: LEFT - 6, y: top + 10, "text-anchor": "end" }, String(sms - 1)),
-      shape("text", { x: LEFT - 6, y: top + ROW, "text-anchor": "end" }, "0"),
+      shape("text", { x: left - 6, y: top + 10, "text-anchor": "end" }, String(sms - 1)),
+      shape("text", { x: left - 6, y: top + ROW, "text-anchor": "end" }, "0"),
     );
     const y = (sm) => top + ROW - (sm / sms) * ROW;
     // One rectangle stands for a run of points with the same ranges and about the same work.

@@ -200,13 +200,14 @@ def owners(detshared, ctl, program, shim, chromium_program):
                 time.sleep(2.5)
                 chromium.screenshot(os.path.join(PICTURES, f"dashboard-owners-{width}.png"), 3600)
             chromium.size(1280, 900)
+            time.sleep(2.5)
         shown = page(chromium)
         rows = {row[0]: row[1] for row in shown["tenants"]}
         # The ends of names tell them apart, so the middle is left out.
         short = [f"{share}{number}"[:14] + "\u2026" + f"{share}{number}"[-13:] for number in (0, 1)]
         check(set(short) < set(rows), f"names: {rows}")
         check(rows[short[1]] == "alice, job 17", f"the job: {rows}")
-        check(rows[short[0]].startswith("models/chat-with") and rows[short[0]].endswith("server") and len(rows[short[0]]) == 40, f"the pod: {rows}")
+        check(rows[short[0]].startswith("models/chat-with") and rows[short[0]].endswith("server") and len(rows[short[0]]) == 32, f"the pod: {rows}")
         check(rows["training"] == "\u2013", f"nobody's: {rows}")
         titles = chromium.value("[...document.querySelectorAll('#tenants td, #tenants .who')].map((cell) => cell.title)")
         check(pod in titles and f"{share}0" in titles, f"the whole names: {titles}")
@@ -215,6 +216,16 @@ def owners(detshared, ctl, program, shim, chromium_program):
         check(shown["width"] <= 1280, f"{shown['width']} pixels wide on 1280")
         chromium.size(390, 844)
         check(page(chromium)["width"] <= 390, f"{page(chromium)['width']} pixels wide on 390")
+        # Beside the scale of the SMs there is room for each name.
+        overlaps = chromium.value("""[...document.querySelectorAll('#strips .name')].filter(
+            (name) => [...name.parentNode.querySelectorAll('text')].some((text) => {
+              const [one, other] = [name.getBoundingClientRect(), text.getBoundingClientRect()];
+              return text !== name && one.right > other.left && one.left < other.right && one.bottom > other.top + 2 && one.top < other.bottom - 2;
+            })).length""")
+        check(overlaps == 0, f"{overlaps} names run into the scale")
+        # The ends of names, which tell them apart, are shown here, too.
+        cut = chromium.value("[...document.querySelectorAll('#map .name')].filter((name) => name.scrollWidth > name.clientWidth).length")
+        check(cut == 0, f"{cut} names lose their ends on the map")
         # No name is wider than its place, so that none runs into what is beside it.
         wide = chromium.value("""[...document.querySelectorAll('#map .who, #legend li')].filter(
             (name) => name.getBoundingClientRect().right > document.documentElement.clientWidth).length""")
