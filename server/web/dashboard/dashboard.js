@@ -338,6 +338,12 @@ for (const button of document.querySelectorAll(".switch button")) {
   });
 }
 
+narrow.addEventListener("change", () => {
+  if (state.status === null) return;
+  showStatus(state.status);
+  drawCharts();
+});
+
 byId("terms").replaceChildren(...Object.entries(TERMS).flatMap(([term, meaning]) => [
   element("dt", { textContent: term }), element("dd", { textContent: meaning }),
 ]));
