@@ -107,15 +107,6 @@ absl::Status DaemonLink::ChangeEndpoint(const proto::TenantEndpoint& endpoint) {
   return ToStatus(endpoints_->ChangeEndpoint(&context, endpoint, &opened));
 }
 
-absl::Status DaemonLink::SetOwner(const std::string& name, const proto::Owner& owner) {
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kEndpointTimeout);
-  proto::EndpointOwner request, reply;
-  request.set_name(name);
-  *request.mutable_owner() = owner;
-  return ToStatus(endpoints_->SetEndpointOwner(&context, request, &reply));
-}
-
 absl::Status DaemonLink::CloseEndpoint(const std::string& name) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kEndpointTimeout);

@@ -37,8 +37,6 @@ class DaemonLink {
   absl::Status SetOwner(const std::string& endpoint, const proto::Owner& owner);
   // Changes the settings of an open endpoint. NotFound; otherwise the daemon's status.
   absl::Status ChangeEndpoint(const proto::TenantEndpoint& endpoint);
-  // Says whose the open endpoint is.
-  absl::Status SetOwner(const std::string& name, const proto::Owner& owner);
   // Ends the endpoint's sessions and removes it. Ok also if there is none.
   absl::Status CloseEndpoint(const std::string& name);
 
