@@ -80,8 +80,7 @@ function fact(name, value) {
 function tile(title, value, more, share) {
   const meter = element("div", { className: "meter" });
   meter.append(element("i", { style: { width: `${Math.min(100, share * 100)}%` } }));
-  const small = element("small", { textContent: ` ${more}` });
-  const shown = element("div", { className: "value" }, value, small);
+  const shown = element("div", { className: "value" }, value, " ", element("small", { textContent: more }));
   return element("div", { className: "card tile" }, element("h3", { textContent: title }), shown, meter);
 }
 

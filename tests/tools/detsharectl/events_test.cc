@@ -46,5 +46,14 @@ TEST_CASE("Events are chosen by session, tenant and kind") {
   CHECK_FALSE(Wanted(ExampleEvent(), options));
 }
 
+TEST_CASE("An event of an endpoint tells whose it was") {
+  proto::Event event = ExampleEvent();
+  CHECK(nlohmann::json::parse(EventJson(event))["owner"].is_null());
+  event.mutable_owner()->set_namespace_("models");
+  event.mutable_owner()->set_pod("chat-0");
+  CHECK(EventText(event).find("tenant alice (models/chat-0) pid 42") != std::string::npos);
+  CHECK(nlohmann::json::parse(EventJson(event))["owner"]["namespace"] == "models");
+}
+
 }  // namespace
 }  // namespace detshare::ctl

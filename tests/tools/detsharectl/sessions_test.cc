@@ -83,5 +83,30 @@ TEST_CASE("The argument of kill is session numbers, or one tenant") {
   }
 }
 
+TEST_CASE("Sessions and tenants show their owners, if there are any") {
+  proto::Status status = ExampleSessions();
+  CHECK(SessionsText(status).find("OWNER") == std::string::npos);
+  CHECK(TenantUseText(status, {}).find("OWNER") == std::string::npos);
+  CHECK(nlohmann::json::parse(SessionsJson(status))[0]["owner"].is_null());
+  proto::SessionStatus* const session = status.mutable_sessions(0);
+  session->set_endpoint("box");
+  session->mutable_owner()->set_namespace_("models");
+  session->mutable_owner()->set_pod("chat-0");
+  session->mutable_owner()->set_container("server");
+  proto::TenantUse* const tenant = status.add_tenants();
+  tenant->set_name("b");
+  tenant->mutable_owner()->set_user("bob");
+  tenant->mutable_owner()->set_job("17");
+  CHECK(SessionsText(status).find("models/chat-0/server") != std::string::npos);
+  CHECK(TenantUseText(status, {}).find("bob, job 17") != std::string::npos);
+  const auto json = nlohmann::json::parse(SessionsJson(status));
+  CHECK(json[0]["endpoint"] == "box");
+  CHECK(json[0]["owner"]["pod"] == "chat-0");
+  CHECK(json[0]["owner"]["job"] == "");
+  const auto tenants = nlohmann::json::parse(TenantUseJson(status, {}));
+  CHECK(tenants[0]["owner"].is_null());
+  CHECK(tenants[1]["owner"]["user"] == "bob");
+}
+
 }  // namespace
 }  // namespace detshare::ctl

@@ -114,5 +114,15 @@ TEST_CASE("Counted nouns have a plural unless there is one") {
   CHECK(Counted(1234, "error") == "1,234 errors");
 }
 
+TEST_CASE("A column is left out on request, whatever the width") {
+  Table table({"TENANT", "OWNER", "AGE"});
+  table.Add({"a", "b", "1 s"});
+  table.Drop("OWNER");
+  table.Drop("NONE");
+  CHECK(table.ToString() ==
+        "TENANT  AGE\n"
+        "a       1 s\n");
+}
+
 }  // namespace
 }  // namespace detshare::text
