@@ -231,6 +231,7 @@ TEST_CASE("A pod with a claim runs CUDA programs with the claim's capacities and
 
   node.AwaitCondition("chat", "Ready", "True", "endpoint claim-" + chat.uid());
   node.AwaitCondition("chat", "ParametersInForce", "True", "");
+  node.Eventually([&] { return node.api->rights_used().count("watch resourceclaims") == 1; });
   CHECK(node.kubelet->Unprepare(chat) == "");
   CHECK(node.kubelet->Unprepare(chat) == "");  // kubelet may say it twice
   CHECK_FALSE(fs::exists(container.mounts.back().host));

@@ -56,7 +56,7 @@ grep -q -e '--resource=chat,shares=3,class=latency,weight=1.5,exclusive=on,memor
 grep -q -e '--inject=cdi' "$work/other.yaml" || fail "plugin.inject"
 ! grep -q 'name: x-detshare-daemon' "$work/other.yaml" || fail "there is a daemon that nobody wants"
 grep -q -e '--places=60' "$work/other.yaml" || fail "claims.places"
-grep -A12 'name: batch.gpu.detshare.io' "$work/other.yaml" | grep -q 'kind: ClaimParameters' || fail "a class has no parameters"
+grep -A25 'name: batch.gpu.detshare.io' "$work/other.yaml" | grep -q 'kind: ClaimParameters' || fail "a class has no parameters"
 ! grep -q 'claims' "$work/defaults.yaml" || fail "there are claims that nobody wants"
 ! grep -q 'device-plugin' "$work/claims.yaml" || fail "there is a plugin that nobody wants"
 grep -q 'registry.example/detshare:9' "$work/other.yaml" || fail "the image"
