@@ -8,6 +8,7 @@
 #include "tests/tools/kubernetes/dra/api_server_stand_in.h"
 #include "tests/tools/kubernetes/dra/claims_kubelet_stand_in.h"
 #include "tests/tools/kubernetes/host_fixture.h"
+#include "tests/tools/kubernetes/kubelet_stand_in.h"
 
 namespace detshare::kubernetes {
 namespace {
@@ -468,7 +469,6 @@ TEST_CASE(
     "A GPU of the device plugin is not given to claims, and one of claims not to the plugin") {
   ClaimNode node;
   node.Start();
-  fs::create_directories(node.path + "/plugins");
   const std::string uuid = node.Status().devices(0).uuid();
   proto::TenantEndpoint share;
   share.set_name("gpu-share.0");
@@ -490,6 +490,40 @@ TEST_CASE(
   share.set_name("gpu-share.1");
   share.set_device_ids(0, node.Status().devices(1).uuid());
   CHECK(node.Open(share).error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_CASE("With plugin and driver on one node, the first container on a GPU decides whose it is") {
+  ClaimNode node;
+  node.Start();
+  fs::create_directories(node.path + "/plugins");
+  KubeletStandIn kubelet(node.path + "/plugins");
+  kubelet.Start();
+  const Process plugin({FromEnvironment("PLUGIN"), "--socket", node.socket(), "--library-dir",
+                        node.path + "/lib", "--kubelet-dir", node.path + "/plugins", "--cdi-dir",
+                        node.path + "/cdi", "--poll-ms", "50", "--resource", "gpu-share,shares=4"},
+                       node.path + "/plugin.log");
+  const std::string resource = "detshare.io/gpu-share";
+  const auto healthy = [&](size_t count) {
+    return kubelet
+        .Await(resource,
+               [&](const KubeletStandIn::Devices& devices) {
+                 return devices.healthy.size() == count && devices.unhealthy.size() == 8 - count;
+               })
+        .healthy;
+  };
+  const std::vector<std::string> shares = healthy(8);
+  const dra::Claim claim = node.MakeClaim("chat", 1);
+  REQUIRE(node.kubelet->Prepare(claim).error() == "");
+  CHECK(healthy(4) == std::vector<std::string>(shares.begin(), shares.begin() + 4));
+  CHECK(kubelet.PreStart(resource, {shares[4]}).error_code() ==
+        grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK(kubelet.PreStart(resource, {shares[0]}).ok());
+  CHECK(node.kubelet->Prepare(node.MakeClaim("train", 0)).error().find("belongs to") !=
+        std::string::npos);
+  // The GPU of a claim is free when the claim is.
+  CHECK(node.kubelet->Unprepare(claim) == "");
+  CHECK(healthy(8) == shares);
+  CHECK(kubelet.PreStart(resource, {shares[4]}).ok());
 }
 
 TEST_CASE("The driver refuses to run without what it needs") {
