@@ -1,4 +1,5 @@
-// A program of the trial in a process of its own, natively or through DetShare. One thread.
+// A program of the trial in a process of its own, natively or through DetShare. One thread. The
+// process that uses it ignores SIGPIPE, because a program may end before it is told to start.
 #pragma once
 
 #include <sys/types.h>
