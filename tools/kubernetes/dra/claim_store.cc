@@ -214,6 +214,12 @@ absl::StatusOr<record::PreparedClaim> ClaimStore::Prepare(const ClaimRef& ref) {
   }
   DETSHARE_ASSIGN_OR_RETURN(const record::PreparedClaim claim,
                             ReadClaim(object, options_.pool, gpus));
+  for (const Gpu& gpu : gpus) {
+    const auto& ids = claim.endpoint().device_ids();
+    if (gpu.healthy || std::find(ids.begin(), ids.end(), gpu.uuid) == ids.end()) continue;
+    return absl::UnavailableError(
+        absl::StrCat("device ", DeviceName(gpu.uuid), " cannot be used: ", gpu.problem));
+  }
   const MutexLock lock(&mutex_);
   // Another call may have prepared it meanwhile.
   Entry& entry = entries_[ref.uid];

@@ -1,5 +1,6 @@
 // The driver between a kubelet and an API server that speak the real APIs, a real daemon with
 // software GPUs, and containers that get exactly what the driver's reply names.
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,51 @@ using Json = nlohmann::json;
 
 constexpr char kDriver[] = "gpu.detshare.io";
 const std::string kClaims = ApiServerStandIn::ClaimsOf("ml");
+
+// A daemon whose second GPU can be lost, which software GPUs cannot. It opens no endpoints.
+class LossyDaemon final : public proto::Admin::Service {
+ public:
+  explicit LossyDaemon(const std::string& socket) {
+    fs::create_directories(fs::path(socket).parent_path());
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    builder.RegisterService(&endpoints_);
+    server_ = builder.BuildAndStart();
+    REQUIRE(server_ != nullptr);
+  }
+  ~LossyDaemon() { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  std::atomic<bool> lost{false};
+
+  grpc::Status GetStatus(grpc::ServerContext*, const proto::GetStatusRequest*,
+                         proto::Status* status) override {
+    for (const char* uuid :
+         {"GPU-00000000-0000-0000-0000-000000000001", "GPU-00000000-0000-0000-0000-000000000002"}) {
+      proto::DeviceStatus& device = *status->add_devices();
+      const bool is_lost = lost && status->devices_size() == 2;
+      device.set_uuid(uuid);
+      device.set_name("NVIDIA H100");
+      device.set_state(is_lost ? "the GPU has fallen off the bus" : "ok");
+      // A lost GPU does not tell what it is.
+      if (is_lost) continue;
+      device.set_sm_count(132);
+      device.set_total_memory(80ull << 30);
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  class Endpoints final : public proto::TenantEndpoints::Service {
+    grpc::Status GetEndpoints(grpc::ServerContext*, const proto::GetEndpointsRequest*,
+                              proto::EndpointList*) override {
+      return grpc::Status::OK;
+    }
+  };
+
+  Endpoints endpoints_;
+  std::unique_ptr<grpc::Server> server_;
+};
 
 // A node "node-1" of a cluster.
 struct ClaimNode : Host {
@@ -437,6 +483,33 @@ TEST_CASE("The slice is kept as the GPUs are, whatever others do with it") {
     return list.devices_size() == 2 && list.devices(0).health() == v1alpha1::HEALTHY &&
            list.devices(0).device().pool_name() == "node-1";
   });
+}
+
+TEST_CASE("A lost GPU gets a taint that ends its pods, and no claim, until it is back") {
+  ClaimNode node;
+  LossyDaemon daemon(node.socket());
+  node.StartDriver();
+  const Json whole = node.AwaitSlice(ClaimNode::NoneTainted);
+  node.kubelet->Register();
+  daemon.lost = true;
+  const Json spec = node.AwaitSlice(
+      [](const Json& devices) { return devices.size() == 2 && devices[1].contains("taints"); });
+  CHECK_FALSE(spec["devices"][0].contains("taints"));
+  REQUIRE(spec["devices"][1]["taints"].size() == 1);
+  CHECK(spec["devices"][1]["taints"][0]["key"] == "gpu.detshare.io/lost");
+  CHECK(spec["devices"][1]["taints"][0]["effect"] == "NoExecute");
+  CHECK(spec["devices"][1]["capacity"] == whole["devices"][1]["capacity"]);
+  node.kubelet->AwaitHealth([](const v1alpha1::NodeWatchResourcesResponse& list) {
+    return list.devices_size() == 2 && list.devices(0).health() == v1alpha1::HEALTHY &&
+           list.devices(1).health() == v1alpha1::UNHEALTHY &&
+           list.devices(1).message() == "the GPU has fallen off the bus";
+  });
+  CHECK(
+      node.kubelet->Prepare(node.MakeClaim("chat", 1)).error() ==
+      "claim ml/chat: device gpu-00000000-0000-0000-0000-000000000002 cannot be used: the GPU has "
+      "fallen off the bus");
+  daemon.lost = false;
+  CHECK(node.AwaitSlice(ClaimNode::NoneTainted)["devices"] == whole["devices"]);
 }
 
 TEST_CASE("On a server without taints, GPUs that cannot be had are left out") {
