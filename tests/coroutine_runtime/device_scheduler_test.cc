@@ -862,6 +862,29 @@ TEST_CASE_METHOD(Fixture, "A program that reads results step by step is seen to 
   CHECK((pace > 9'999'000 && pace <= 10 * kMillisecond));  // the mean of several, rounded down
 }
 
+TEST_CASE_METHOD(Fixture, "A copy within the host's memory is no result that a program reads") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  std::atomic<uint64_t> fence{0};
+  alignas(8) char host[16];
+  for (uint64_t step = 1; step <= 12; ++step) {
+    for (int i = 0; i < 10; ++i) one.Launch();
+    CopyRequest copy;
+    copy.destination = reinterpret_cast<DeviceAddress>(host);
+    copy.source = copy.destination + 8;
+    copy.width = 8;
+    REQUIRE(one.coroutine->Copy(1, copy).ok());
+    REQUIRE(one.coroutine->Signal(1, &fence, step).ok());
+    one.coroutine->WatchWork(false);
+    clock.Advance(10 * kMillisecond);
+    device.RunAll();
+    one.coroutine->WatchWork(false);
+  }
+  CoroutineState state;
+  REQUIRE(scheduler->StateOf(1, &state));
+  CHECK(state.figures.tokens.tokens == 0);
+}
+
 TEST_CASE("The scheduler's thread asks the policy when a worker notifies it") {
   FakeDevice device;
   RealClock clock;

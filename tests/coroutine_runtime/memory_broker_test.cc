@@ -115,6 +115,31 @@ TEST_CASE("An idle session is evicted, and the room is granted when it has left"
   CHECK(card.store.used() == 0);
 }
 
+TEST_CASE("The host's room is used and given back to the last byte") {
+  HostStore store(4 * kMiB);
+  {
+    const absl::StatusOr<HostBlock> most = store.Take(3 * kMiB);
+    REQUIRE(most.ok());
+    CHECK_FALSE(store.Take(kMiB + 1).ok());
+    CHECK(store.Take(kMiB).ok());
+  }
+  CHECK(store.used() == 0);
+  CHECK(store.Take(4 * kMiB).ok());
+}
+
+TEST_CASE("A move whose session ends is not carried out") {
+  Card card;
+  BrokerSession a(card, 1);
+  REQUIRE(a.Allocate(8 * kMiB));
+  std::vector<std::byte> host(8 * kMiB);
+  const MovePiece pieces[] = {{a.space->base(), host.data(), host.size()}};
+  const auto move = [&](const std::atomic<bool>& stop) {
+    return card.mover.Move(*a.space, MemoryMover::Direction::kToHost, pieces, stop);
+  };
+  CHECK(absl::IsCancelled(move(std::atomic<bool>(true))));
+  CHECK(move(card.stop).ok());
+}
+
 TEST_CASE("Impossible requests are refused at once, except those of returning sessions") {
   Card card;
   BrokerSession a(card, 1), b(card, 2);
