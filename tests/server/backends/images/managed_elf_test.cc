@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstring>
 #include <map>
 
@@ -17,9 +18,15 @@ std::string ReadImage(const std::string& name) {
   return ReadTestFile("tests/server/backends/images/" + name);
 }
 
-// The relocations of the image, by the names of their symbols.
-std::multimap<std::string, uint32_t> RelocationsOf(const std::string& elf) {
-  std::multimap<std::string, uint32_t> found;
+struct Relocation {
+  std::string symbol;
+  uint64_t entry = 0;  // offset of the relocation in the image
+  uint64_t offset = 0, type = 0;
+  Elf64_Shdr section{};  // in which `offset` is
+};
+
+std::vector<Relocation> AllRelocationsOf(const std::string& elf) {
+  std::vector<Relocation> found;
   const auto sections = ElfSections(elf);
   REQUIRE(sections.has_value());
   for (const ElfSection& section : *sections) {
@@ -32,10 +39,19 @@ std::multimap<std::string, uint32_t> RelocationsOf(const std::string& elf) {
       const auto relocation = *ReadRecord<Elf64_Rel>(elf, table.sh_offset + at);
       const auto symbol = *ReadRecord<Elf64_Sym>(
           elf, symbols.sh_offset + ELF64_R_SYM(relocation.r_info) * sizeof(Elf64_Sym));
-      found.emplace(*StringAt(elf, names.sh_offset + symbol.st_name),
-                    static_cast<uint32_t>(ELF64_R_TYPE(relocation.r_info)));
+      found.push_back({std::string(*StringAt(elf, names.sh_offset + symbol.st_name)),
+                       table.sh_offset + at, relocation.r_offset, ELF64_R_TYPE(relocation.r_info),
+                       (*sections)[table.sh_info].header});
     }
   }
+  return found;
+}
+
+// The types of the image's relocations, by the names of their symbols.
+std::multimap<std::string, uint32_t> RelocationsOf(const std::string& elf) {
+  std::multimap<std::string, uint32_t> found;
+  for (const Relocation& one : AllRelocationsOf(elf))
+    found.emplace(one.symbol, static_cast<uint32_t>(one.type));
   return found;
 }
 
@@ -120,6 +136,85 @@ TEST_CASE("Code gets the addresses of its managed variables, and keeps all other
     }
     // The code of kernels that keep addresses in cells has not changed.
     if (std::string(name) != "managed_debug.cubin") CHECK(text == SectionOf(before, ".text.Use"));
+  }
+}
+
+// The image's managed variables by name, and their addresses in the order of the variables.
+struct Placed {
+  explicit Placed(const std::string& elf) {
+    std::string error;
+    REQUIRE(FindManagedVariables(elf, &variables, &error));
+    in_order = SomeAddresses(variables.size());
+    for (size_t i = 0; i < variables.size(); ++i) addresses[variables[i].name] = in_order[i];
+  }
+  bool Place(std::string* elf, std::string* error) const {
+    std::vector<std::string> contents;
+    return PlaceManagedVariables(elf, in_order, &contents, error);
+  }
+  std::vector<ManagedElfVariable> variables;
+  std::vector<uint64_t> in_order;
+  std::map<std::string, uint64_t> addresses;
+};
+
+template <typename T>
+T At(const std::string& elf, uint64_t offset) {
+  T value;
+  REQUIRE(offset + sizeof(value) <= elf.size());
+  std::memcpy(&value, elf.data() + offset, sizeof(value));
+  return value;
+}
+
+TEST_CASE("Instructions get the low and the high half of an address, each its own") {
+  constexpr uint64_t kLow = 56, kHigh = 57, kImmediate = 4;
+  std::string elf = ReadImage("managed_debug.cubin"), error;
+  const std::vector<Relocation> relocations = AllRelocationsOf(elf);
+  const Placed placed(elf);
+  REQUIRE(placed.Place(&elf, &error));
+  int halves[2] = {};
+  for (const Relocation& one : relocations) {
+    const auto known = placed.addresses.find(one.symbol);
+    if (known == placed.addresses.end() || (one.type != kLow && one.type != kHigh)) continue;
+    const uint64_t half = one.type == kLow ? known->second & 0xffffffff : known->second >> 32;
+    CHECK(At<uint32_t>(elf, one.section.sh_offset + one.offset + kImmediate) == half);
+    ++halves[one.type == kHigh];
+  }
+  CHECK(halves[0] != 0);
+  CHECK(halves[1] != 0);
+}
+
+TEST_CASE("An address is that of the place in the variable that the relocation names") {
+  std::string elf = ReadImage("managed_sm_90.cubin"), error;
+  const Placed placed(elf);
+  std::vector<Relocation> relocations;
+  for (const Relocation& one : AllRelocationsOf(elf)) {
+    if (placed.addresses.count(one.symbol) != 0) relocations.push_back(one);
+  }
+  REQUIRE_FALSE(relocations.empty());
+  for (size_t i = 0; i < relocations.size(); ++i) {
+    const uint64_t addend = 8 * i + 8;
+    std::memcpy(elf.data() + relocations[i].entry + offsetof(Elf64_Rela, r_addend), &addend,
+                sizeof(addend));
+  }
+  REQUIRE(placed.Place(&elf, &error));
+  for (size_t i = 0; i < relocations.size(); ++i) {
+    const Relocation& one = relocations[i];
+    CHECK(At<uint64_t>(elf, one.section.sh_offset + one.offset) ==
+          placed.addresses.at(one.symbol) + 8 * i + 8);
+  }
+}
+
+TEST_CASE("A relocation that reaches past the end of its section is refused") {
+  const std::string elf = ReadImage("managed_sm_90.cubin");
+  const Placed placed(elf);
+  for (const Relocation& one : AllRelocationsOf(elf)) {
+    if (placed.addresses.count(one.symbol) == 0) continue;
+    for (const uint64_t before_end : {uint64_t{7}, uint64_t{0}}) {
+      std::string changed = elf, error;
+      const uint64_t offset = one.section.sh_size - before_end;
+      std::memcpy(changed.data() + one.entry, &offset, sizeof(offset));
+      CHECK_FALSE(placed.Place(&changed, &error));
+      CHECK_THAT(error, Catch::Contains("outside of its section"));
+    }
   }
 }
 
