@@ -356,6 +356,36 @@ TEST_CASE("Physical memory has one content at all its addresses, in all sessions
   CHECK(budget.used() == 0);
 }
 
+TEST_CASE("Physical memory that a session has mapped does not end with the session") {
+  MemoryBudget budget(kBudget);
+  const auto file = *MemoryFile::Create(0);
+  auto memory = *SoftPhysicalMemory::Create(file, kPhysicalGranule, budget);
+  auto space = MakeSpace(budget);
+  const uint64_t address = kBase + kPhysicalGranule;
+  REQUIRE(space->Map(kBase, 4096).ok());
+  REQUIRE(space->MapPhysical(address, kPhysicalGranule, memory).ok());
+  REQUIRE(space->SetAccess(address, kPhysicalGranule, MemoryAccess::kReadWrite).ok());
+  CHECK(budget.used() == kPhysicalGranule + 4096);
+  space.reset();
+  CHECK(budget.used() == kPhysicalGranule);
+  memory.reset();
+  CHECK(budget.used() == 0);
+}
+
+TEST_CASE("Physical memory is mapped more often than a process can have mappings") {
+  constexpr int kMappings = 16384;  // at a time
+  MemoryBudget budget(kBudget);
+  const auto file = *MemoryFile::Create(0);
+  const auto space = MakeSpace(budget);
+  const auto memory = *SoftPhysicalMemory::Create(file, kPhysicalGranule, budget);
+  bool well = true;
+  for (int i = 0; i <= kMappings && well; ++i) {
+    well = space->MapPhysical(kBase, kPhysicalGranule, memory).ok() &&
+           space->UnmapPhysical(kBase, kPhysicalGranule).ok();
+  }
+  CHECK(well);
+}
+
 TEST_CASE("Access to physical memory is none, reading, or both, and neighbours are one range") {
   MemoryBudget budget(kBudget);
   const auto file = *MemoryFile::Create(0);

@@ -84,6 +84,14 @@ TEST_CASE("each block goes to the SM where it can start first") {
   CHECK(timeline.At(*queue.Record()) == 100 * kUs + kOverhead);
 }
 
+TEST_CASE("blocks that could start on several SMs are spread over them") {
+  Timeline timeline(2);
+  TestQueue first(timeline), second(timeline);
+  first.Kernel(On(0, 2, 2, 2), {10 * kUs, 10 * kUs});
+  second.Kernel(On(0, 1, 2, 1), {10 * kUs});
+  CHECK(timeline.At(*second.Record()) == 10 * kUs + kOverhead);
+}
+
 TEST_CASE("as many blocks as fit share an SM") {
   Timeline timeline(1);
   TestQueue queue(timeline);

@@ -68,6 +68,23 @@ constexpr char kKernels[] = R"(
   st.global.u32 [%rd1], %r2;
   ret;
 }
+.visible .entry early_bytes(.param .u64 word, .param .u32 value)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<3>;
+  .reg .pred %p<2>;
+  .shared .align 8 .b8 barrier[8];
+  ld.param.u64 %rd1, [word];
+  ld.param.u32 %r1, [value];
+  mov.u32 %r2, 1;
+  mbarrier.init.shared.b64 [barrier], %r2;
+  mbarrier.complete_tx.shared.b64 [barrier], 16;
+  mbarrier.arrive.expect_tx.shared.b64 %rd2, [barrier], %r1;
+  mbarrier.test_wait.shared.b64 %p1, [barrier], %rd2;
+  selp.u32 %r2, 1, 0, %p1;
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
 )";
 
 struct AtomicFixture {
@@ -92,6 +109,12 @@ TEST_CASE_METHOD(AtomicFixture, "Counts wrap at the bound, also from values abov
   CHECK(After("dec", 0, 5) == 5);
   CHECK(After("dec", 5, 5) == 4);
   CHECK(After("dec", 9, 5) == 5);
+}
+
+TEST_CASE_METHOD(AtomicFixture, "Bytes may arrive at an mbarrier before they are expected") {
+  CHECK(After("early_bytes", 7, 16) == 1);
+  CHECK(After("early_bytes", 7, 32) == 0);
+  CHECK(After("early_bytes", 7, 0) == 0);
 }
 
 TEST_CASE_METHOD(AtomicFixture, "A sum that is not a number is the hardware's one") {

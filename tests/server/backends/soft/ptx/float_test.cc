@@ -81,6 +81,9 @@ TEST_CASE("Flushing and saturation act on inputs and results") {
   auto saturate = [](F v) { return v != v ? 0.0f : v <= 0.0f ? 0.0f : v >= 1.0f ? 1.0f : v; };
   CheckInstruction<F, F, F, F>("add.sat.f32 %o, %a, %b;",
                                [&](F a, F b, F) { return saturate(a + b); });
+  CheckInstruction<F, F, F, F>("add.rz.sat.f32 %o, %a, %b;", [&](F a, F b, F) {
+    return saturate(Rounded<F>(FE_TOWARDZERO, 0, a, b, 0));
+  });
   CheckInstruction<F, F, F, F>("fma.rn.sat.f32 %o, %a, %b, %c;",
                                [&](F a, F b, F c) { return saturate(std::fma(a, b, c)); });
   CheckInstruction<uint32_t, F, F, F>("setp.lt.ftz.f32 %p, %a, %b; selp.u32 %o, 1, 0, %p;",
@@ -101,6 +104,22 @@ T MinMax(bool max, T a, T b) {
   if (b != b) return a;
   if (a == b) return (std::signbit(a) != max) ? a : b;
   return (a > b) == max ? a : b;
+}
+
+TEST_CASE("The least or greatest magnitude gets the product's sign, and is no number if asked") {
+  for (const bool max : {false, true}) {
+    for (const bool nan : {false, true}) {
+      const std::string name = std::string(max ? "max" : "min") + (nan ? ".NaN" : "");
+      CheckInstruction<uint32_t, float, float, float>(
+          name + ".xorsign.abs.f32 %o, %a, %b;", [max, nan](float a, float b, float) {
+            const bool no_number = nan ? std::isunordered(a, b) : a != a && b != b;
+            if (no_number) return 0x7fffffffu;
+            const bool negative = std::signbit(a) != std::signbit(b);
+            const float magnitude = MinMax<float>(max, std::fabs(a), std::fabs(b));
+            return std::bit_cast<uint32_t>(std::copysign(magnitude, negative ? -1.0f : 1.0f));
+          });
+    }
+  }
 }
 
 template <class T>
