@@ -263,9 +263,11 @@ class InstantDevice final : public Device {
   const DeviceProperties& properties() const override { return properties_; }
   Partition& whole() override { return whole_; }
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int, int) override {
+    if (!makes_partitions.load()) return absl::ResourceExhaustedError("full");
     return std::make_unique<InstantPartition>();
   }
   absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool) override {
+    if (!makes_markers.load()) return absl::ResourceExhaustedError("full");
     return std::make_unique<Marker>();
   }
   absl::StatusOr<bool> Reached(Marker&) override { return true; }
@@ -340,6 +342,8 @@ class InstantDevice final : public Device {
   std::atomic<uint64_t> used{0};
   std::atomic<int> spaces{0}, libraries{0};  // how many exist
   std::atomic<uint64_t> conditions{0};
+  std::atomic<bool> makes_partitions{true}, makes_markers{true};
+  std::atomic<uint64_t> unusable{0};  // bytes that memory() reports as free and no space gets
   std::atomic<bool> lost{false};
   std::atomic<bool> busy{false};  // the result for all spaces; their work is always complete
 
@@ -397,7 +401,7 @@ inline InstantSpace::~InstantSpace() {
 inline bool InstantSpace::Busy() const { return device_.busy.load(); }
 
 inline absl::Status InstantSpace::Map(DeviceAddress address, uint64_t bytes) {
-  if (device_.used.load() + bytes > device_.properties().total_memory)
+  if (device_.used.load() + device_.unusable.load() + bytes > device_.properties().total_memory)
     return absl::ResourceExhaustedError("full");
   if (address < base_ || bytes > size_ || address - base_ > size_ - bytes)
     return absl::OutOfRangeError("outside");

@@ -343,6 +343,23 @@ TEST_CASE("A graph keeps the code and the events that it uses") {
   f.CheckUnharmed();
 }
 
+TEST_CASE("A graph keeps the arrays that its copies use") {
+  Fixture f;
+  wire::cuArray3DCreate_v2_Reply array{};
+  REQUIRE(f.ring().Call(Op::cuArray3DCreate_v2,
+                        wire::cuArray3DCreate_v2{8, 0, 0, kUnsignedBytes, 1, 0, 0}, &array) == 0);
+  wire::cuMemcpy3DAsync_v2 copy = f.Copy(f.memory, 0, 8);
+  copy.source = wire::InArray({array.array, 0, 0, 0, 0});
+  GraphBuilder builder;
+  builder.NodeOf(wire::kNodeCopy, copy);
+  REQUIRE(f.Instantiate(1, builder.Build()) == 0);
+  CHECK(f.ring().Call(Op::cuArrayDestroy, wire::cuArrayDestroy{array.array, 0}) == 0);
+  CHECK(f.images.ended().empty());
+  CHECK(f.Launch(1) == 0);
+  CHECK(f.ring().Call(Op::cuGraphExecDestroy, wire::cuGraphExecDestroy{1, 0}) == 0);
+  CHECK(f.images.ended() == std::vector<std::string>{"array"});
+}
+
 TEST_CASE("Graphs end with their context, and with their session") {
   Fixture f;
   GraphBuilder builder;

@@ -26,11 +26,11 @@ struct Fixture {
     session.space = *device.CreateAddressSpace(soft::TestBase(0), soft::kTestSpaceBytes);
     session.coroutine = *GpuCoroutine::Create(device, *session.space, queues, executor);
     session.memory = std::make_unique<DeviceMemory>(*session.coroutine);
-    executor.Spawn(Allocate(*session.memory, &address));
+    executor.Spawn(Allocate(*session.memory, &address, 4 * kMiB));
     REQUIRE(address != 0);
   }
-  static Task<void> Allocate(DeviceMemory& memory, DeviceAddress* address) {
-    *address = (co_await memory.Allocate(kContext, 4 * kMiB)).value();
+  static Task<void> Allocate(DeviceMemory& memory, DeviceAddress* address, uint64_t bytes) {
+    *address = (co_await memory.Allocate(kContext, bytes)).value();
   }
   SessionDevice& session() { return devices.front(); }
 
@@ -51,6 +51,24 @@ TEST_CASE("Memory that is shown stays on the card, and memory that cannot be sho
   IpcMemory shown(f.devices, objects, kUser);
   CHECK(shown.Show(f.session(), f.address).ok());
   CHECK(f.session().memory->movable() == 0);
+}
+
+TEST_CASE("Memory that shares its physical memory with other memory is shown at its own place") {
+  Fixture f;
+  SharedMemoryObjects objects;
+  IpcMemory memory(f.devices, objects, kUser);
+  DeviceAddress addresses[2] = {};
+  uint64_t offsets[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    f.executor.Spawn(Fixture::Allocate(*f.session().memory, &addresses[i], kMiB / 2));
+    const absl::StatusOr<ShareTokenValue> token = memory.Show(f.session(), addresses[i]);
+    REQUIRE(token.ok());
+    const absl::StatusOr<SharedMemory> shared = objects.Import(kUser, *token);
+    REQUIRE(shared.ok());
+    CHECK(shared->bytes == kMiB / 2);
+    offsets[i] = shared->offset;
+  }
+  CHECK(addresses[1] - addresses[0] == offsets[1] - offsets[0]);
 }
 
 }  // namespace

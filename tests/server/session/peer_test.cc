@@ -10,9 +10,11 @@
 #include "proto/wire/context.h"
 #include "proto/wire/event.h"
 #include "proto/wire/ipc.h"
+#include "proto/wire/stream.h"
 #include "server/session/shared_events.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/instant_device.h"
+#include "tests/server/soft_daemon.h"
 
 namespace detshare {
 namespace {
@@ -92,6 +94,56 @@ TEST_CASE("A stream waits for events of another device, and unknown events are r
   // Only streams of its own device can record it.
   CHECK(ring.Call(Op::cuEventRecordWithFlags,
                   wire::cuEventRecordWithFlags{1, 1, {0, kNoFence, 0}}) == kCudaErrorInvalidHandle);
+}
+
+TEST_CASE("The id of an event that the device could not make is free") {
+  TwoDevices f;
+  const auto create = [&] {
+    return f.client.ring->Call(Op::cuEventCreate, wire::cuEventCreate{5, 1, 2, 0});
+  };
+  f.daemon.devices[0]->makes_markers = false;
+  CHECK(create() != 0);
+  f.daemon.devices[0]->makes_markers = true;
+  CHECK(create() == 0);
+}
+
+TEST_CASE("A stream's work is behind a copy that another stream's client takes for complete") {
+  const SoftDaemon daemon;
+  TestClient client(daemon.socket()), other(daemon.socket());
+  for (TestClient* each : {&client, &other}) {
+    REQUIRE(each->Open());
+    each->CreateStream(1);
+    each->CreateStream(2);
+  }
+  RingTestClient& ring = *client.ring;
+  const uint64_t memory = client.Allocate(4096), elsewhere = other.Allocate(4096);
+  // The first stream copies when a host function has returned.
+  ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 1, 1, {1, 0, 0}});
+  wire::cuMemcpy3DAsync_v2 copy{};
+  copy.destination.location = {memory, wire::kAddress, 0};
+  copy.source.location = {0, wire::kStaging, 0};
+  copy.width = 16;
+  copy.height = copy.depth = 1;
+  copy.stream = 1;
+  copy.synchronous = 1;
+  copy.signal = {0, kNoFence, 0};
+  std::memset(ring.staging(), 9, 16);
+  CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, copy) == 0);
+  ring.Send(Op::cuMemsetD2D32Async, wire::cuMemsetD2D32Async{memory, 0, 16, 1, 7, 1, 2, 0});
+  const wire::cuStreamSynchronize synchronize{2, 0, {0, kNoFence, 0}};
+  ring.slot(1).state.store(kReplyPending);
+  ring.Submit(static_cast<uint16_t>(Op::cuStreamSynchronize), &synchronize, sizeof(synchronize), {},
+              1);
+  // Work of another session shows that the device had time for the second stream.
+  for (int i = 0; i < 50; ++i) {
+    other.ring->Send(Op::cuMemsetD2D32Async,
+                     wire::cuMemsetD2D32Async{elsewhere, 0, 16, 1, 5, 1, 1, 0});
+    REQUIRE(other.Synchronize(1) == 0);
+  }
+  CHECK(ring.slot(1).state.load() == kReplyPending);
+  ring.fence(1).store(1);
+  CHECK(ring.Await(1) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(memory) == 7);
 }
 
 TEST_CASE("A device is named by a beginning of its UUID that no other has") {
@@ -274,10 +326,52 @@ TEST_CASE("An event between processes is opened for its own device, and ends wit
   f.On(0);
   CHECK(open(5, 1) == 0);
   CHECK(query() == 0);
+  const auto record = [&](uint16_t device, StreamId stream) {
+    f.On(device);
+    return ring.Call(Op::cuEventRecordWithFlags,
+                     wire::cuEventRecordWithFlags{5, stream, {0, kNoFence, 0}});
+  };
+  CHECK(record(1, 2) == kCudaErrorInvalidHandle);
+  CHECK(record(0, 1) == 0);
   CHECK(ring.Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{1, 0}) == 0);
   CHECK(query() == kCudaErrorInvalidHandle);
   CHECK(owner.ring->Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{1, 0}) == 0);
   CHECK(open(6, 1) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("Memory between processes that is opened while it is closed is mapped anew") {
+  const SoftDaemon daemon;
+  TestClient owner(daemon.socket()), client(daemon.socket());
+  REQUIRE(owner.Open());
+  REQUIRE(client.Open());
+  client.CreateStream(1);
+  wire::cuIpcGetMemHandle_Reply handle{};
+  REQUIRE(owner.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{owner.Allocate(4 << 20)},
+                           &handle) == 0);
+  RingTestClient& ring = *client.ring;
+  wire::cuIpcOpenMemHandle_v2_Reply first{}, second{};
+  const auto open = [&](wire::cuIpcOpenMemHandle_v2_Reply* opened) {
+    return ring.Call(Op::cuIpcOpenMemHandle_v2, wire::cuIpcOpenMemHandle_v2{handle.token, 1, 0},
+                     opened);
+  };
+  REQUIRE(open(&first) == 0);
+  // The memory is closed when a host function has returned.
+  ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 1, 1, {1, 0, 0}});
+  const wire::cuIpcCloseMemHandle close{first.address};
+  ring.slot(1).state.store(kReplyPending);
+  ring.Submit(static_cast<uint16_t>(Op::cuIpcCloseMemHandle), &close, sizeof(close), {}, 1);
+  CHECK(open(&second) == 0);
+  CHECK(ring.slot(1).state.load() == kReplyPending);
+  CHECK(second.address != first.address);
+  ring.fence(1).store(1);
+  CHECK(ring.Await(1) == 0);
+  const auto fill = [&](uint64_t address) {
+    return ring.Call(Op::cuMemsetD2D32Async,
+                     wire::cuMemsetD2D32Async{address, 0, 16, 1, 7, 1, 1, 0});
+  };
+  CHECK(fill(second.address) == 0);
+  CHECK(fill(first.address) == kCudaErrorInvalidValue);
+  CHECK(client.Synchronize(1) == 0);
 }
 
 TEST_CASE("Memory between processes is out of the reach of every device once it is closed") {

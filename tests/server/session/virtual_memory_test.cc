@@ -6,9 +6,11 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/wire/copy.h"
+#include "proto/wire/stream.h"
 #include "server/session/shared_memory_objects.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/instant_device.h"
+#include "tests/server/soft_daemon.h"
 
 namespace detshare {
 namespace {
@@ -122,6 +124,10 @@ TEST_CASE("Invalid calls of virtual memory are refused and change nothing") {
   CHECK(f.Map(range - kUnit, 2 * kUnit, memory) == kCudaErrorInvalidValue);
   CHECK(f.Map(0, kUnit, memory) == kCudaErrorInvalidValue);
   CHECK(f.Map(UINT64_MAX - kUnit + 1, kUnit, memory) == kCudaErrorInvalidValue);
+  // Past the end of a range that lies below another one.
+  const uint64_t below = f.Reserve(2 * kUnit);
+  REQUIRE(below < range);
+  CHECK(f.Map(below + kUnit, 2 * kUnit, memory) == kCudaErrorInvalidValue);
   // Memory of an ordinary allocation, and a range that no session has.
   const uint64_t ordinary = f.client.Allocate(kUnit);
   CHECK(f.Map(ordinary, kUnit, memory) == kCudaErrorInvalidValue);
@@ -149,6 +155,41 @@ TEST_CASE("Invalid calls of virtual memory are refused and change nothing") {
         kCudaErrorInvalidValue);
   CHECK(f.ring().Call(Op::cuMemAddressFree, wire::cuMemAddressFree{range, 4 * kUnit}) == 0);
   CHECK(f.ring().header().sticky_error.load() == 0);
+}
+
+TEST_CASE("Memory that is unmapped stays until the work is complete, and nothing uses it anew") {
+  const SoftDaemon daemon;
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  client.CreateStream(1);
+  RingTestClient& ring = *client.ring;
+  wire::cuMemAddressReserve_Reply reserved{};
+  REQUIRE(ring.Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{kUnit, 0, 0}, &reserved) ==
+          0);
+  wire::cuMemCreate_Reply made{};
+  REQUIRE(ring.Call(Op::cuMemCreate, wire::cuMemCreate{kUnit}, &made) == 0);
+  const auto map = [&] {
+    return ring.Call(Op::cuMemMap, wire::cuMemMap{reserved.address, kUnit, made.memory, 0});
+  };
+  const auto set_access = [&] {
+    return ring.Call(Op::cuMemSetAccess, wire::cuMemSetAccess{reserved.address, kUnit, 1, 3});
+  };
+  REQUIRE(map() == 0);
+  REQUIRE(set_access() == 0);
+  // The stream fills the memory when a host function has returned.
+  ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 1, 1, {1, 0, 0}});
+  ring.Send(Op::cuMemsetD2D32Async,
+            wire::cuMemsetD2D32Async{reserved.address, 0, 16, 1, 7, 1, 1, 0});
+  const wire::cuMemUnmap unmap{reserved.address, kUnit};
+  ring.slot(1).state.store(kReplyPending);
+  ring.Submit(static_cast<uint16_t>(Op::cuMemUnmap), &unmap, sizeof(unmap), {}, 1);
+  CHECK(set_access() == kCudaErrorInvalidValue);
+  CHECK(map() == kCudaErrorInvalidValue);
+  CHECK(ring.slot(1).state.load() == kReplyPending);
+  ring.fence(1).store(1);
+  CHECK(ring.Await(1) == 0);
+  CHECK(ring.header().sticky_error.load() == 0);
+  CHECK(map() == 0);
 }
 
 TEST_CASE("Memory that one process exports can be mapped by another of the same user") {
