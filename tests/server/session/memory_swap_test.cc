@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "proto/wire/ipc.h"
+#include "proto/wire/stream.h"
 #include "proto/wire/virtual_memory.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
+#include "tests/server/soft_daemon.h"
 #include "tests/units.h"
 
 namespace detshare {
@@ -239,6 +241,44 @@ TEST_CASE("Memory that other processes may reach stays on the card") {
   CHECK(daemon.OutOf(a.client) == 20 * kMiB);
   REQUIRE(a.Work(1));
   CHECK(a.Right());
+}
+
+TEST_CASE("A session whose work does not end keeps its memory on the card") {
+  const SoftDaemon daemon([](Daemon::Options& options) {
+    options.server.swap_bytes = 1 << 30;
+    options.server.eviction.residence = kResidence;
+    options.server.eviction.min_bytes = 0;
+  });
+  TestClient a(daemon.socket()), b(daemon.socket());
+  for (TestClient* client : {&a, &b}) {
+    REQUIRE(client->Open());
+    client->CreateStream(1);
+  }
+  const uint64_t memory = a.Allocate(40 * kMiB);
+  REQUIRE(memory != 0);
+  // The memory is filled when a host function has returned.
+  a.ring->Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 1, 1, {1, 0, 0}});
+  a.ring->Send(Op::cuMemsetD2D32Async, wire::cuMemsetD2D32Async{memory, 0, 16, 1, 7, 1, 1, 0});
+  int result = 0;
+  b.Allocate(40 * kMiB, &result);
+  CHECK(result == kCudaErrorOutOfMemory);
+  a.ring->fence(1).store(1);
+  CHECK(a.Synchronize(1) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(memory) == 7);
+}
+
+TEST_CASE("Memory returns to a card that cannot use all of its free memory") {
+  Swapping daemon;
+  Program a(daemon), b(daemon);
+  for (const uint64_t bytes : {30 * kMiB, 10 * kMiB}) REQUIRE(a.Allocate(bytes) == 0);
+  REQUIRE(a.Work(1));
+  for (const uint64_t bytes : {30 * kMiB, 10 * kMiB, 10 * kMiB}) REQUIRE(b.Allocate(bytes) == 0);
+  REQUIRE(b.Work(2));
+  REQUIRE(daemon.OutOf(a.client) != 0);
+  daemon.devices[0]->unusable = 5 * kMiB;
+  CHECK(a.Right());
+  CHECK(daemon.OutOf(a.client) == 0);
+  CHECK(b.Right());
 }
 
 TEST_CASE("Memory that is out is freed when its client dies") {
