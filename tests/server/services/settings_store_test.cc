@@ -9,6 +9,7 @@
 #include "server/access/identity.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -138,7 +139,7 @@ TEST_CASE("A tenant gets back the settings of the configuration, or none") {
 TEST_CASE("Invalid settings of a tenant are refused with the allowed values, and change nothing") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
-  std::vector<proto::TenantSetting> wrong(12);
+  std::vector<proto::TenantSetting> wrong(13);
   for (proto::TenantSetting& setting : wrong) setting.set_name("t");
   wrong[0].set_name("");
   wrong[1].set_name("a b");
@@ -153,6 +154,7 @@ TEST_CASE("Invalid settings of a tenant are refused with the allowed values, and
   wrong[9].set_max_sms(1);
   wrong[10].set_slo_ttft_ns(-1);
   wrong[11].set_slo_latency_ns(std::numeric_limits<int64_t>::max());
+  wrong[12].set_devices(2);  // the daemon has one
   for (const proto::TenantSetting& setting : wrong) {
     INFO(setting.ShortDebugString());
     const grpc::Status status = Set(client, setting);
@@ -160,6 +162,73 @@ TEST_CASE("Invalid settings of a tenant are refused with the allowed values, and
     CHECK_FALSE(status.error_message().empty());
   }
   CHECK(Tenants(client).tenants_size() == 0);
+}
+
+TEST_CASE(
+    "A tenant's limits hold for sessions as soon as they are set, and until they are removed") {
+  TestDaemon daemon;
+  SettingsStore& settings = daemon.daemon->settings();
+  const auto opens = [&] {
+    TestClient client(daemon.socket());
+    client.tenant = "t";
+    return client.Open();
+  };
+  TestClient first(daemon.socket());
+  first.tenant = "t";
+  REQUIRE(first.Open());
+  CHECK(opens());
+  const proto::Settings before = settings.current();
+  proto::TenantSetting one;
+  one.set_name("t");
+  one.set_sessions(1);
+  REQUIRE(settings.SetTenant(one).ok());
+  CHECK_FALSE(opens());
+  REQUIRE(settings.Replace(before).ok());
+  CHECK(opens());
+  proto::Settings limited = before;
+  *limited.add_tenants() = one;
+  REQUIRE(settings.Replace(limited).ok());
+  CHECK_FALSE(opens());
+  REQUIRE(settings.Replace(before).ok());
+  CHECK(opens());
+}
+
+TEST_CASE("A store that knows no devices bounds what it cannot ask a policy about") {
+  TenantAccounts accounts(0);
+  SettingsStore store({}, accounts, std::numeric_limits<int>::max(), {}, "");
+  proto::TenantSetting setting;
+  setting.set_name("t");
+  setting.set_devices(1000);
+  setting.set_weight(999'999);
+  CHECK(store.SetTenant(setting).ok());
+  setting.set_weight(1'000'001);
+  CHECK(absl::IsInvalidArgument(store.SetTenant(setting).status()));
+  CHECK(store.current().tenants(0).weight() == 999'999);
+}
+
+TEST_CASE("A policy that one device cannot have is in force on none") {
+  TestDaemon daemon({}, 2);
+  SettingsStore& settings = daemon.daemon->settings();
+  const auto set_percent = [&](const char* name, int percent) {
+    proto::TenantSetting tenant;
+    tenant.set_name(name);
+    tenant.set_sm_percent(percent);
+    return settings.SetTenant(tenant).status();
+  };
+  // Their partitions are not among those that a device has from the beginning.
+  REQUIRE(set_percent("a", 25).ok());
+  REQUIRE(set_percent("b", 50).ok());
+  daemon.devices[1]->makes_partitions = false;
+  proto::PolicySetting shares;
+  shares.set_name("static");
+  CHECK(absl::IsResourceExhausted(settings.SetPolicy(shares)));
+  CHECK(settings.current().policy().name() == "auto");
+  // A device that still had the policy would refuse more than 100 percent.
+  CHECK(set_percent("b", 80).ok());
+  daemon.devices[1]->makes_partitions = true;
+  REQUIRE(set_percent("b", 50).ok());
+  CHECK(settings.SetPolicy(shares).ok());
+  CHECK_FALSE(set_percent("b", 80).ok());
 }
 
 TEST_CASE("The number of tenants is bounded") {
@@ -181,13 +250,18 @@ TEST_CASE("A daemon that replaces another keeps its settings, and a fresh one do
   {
     TestDaemon daemon;
     TestClient client(daemon.socket());
+    const auto read = [&] {
+      std::ifstream file(daemon.directory.path + "/settings");
+      kept.assign(std::istreambuf_iterator<char>(file), {});
+    };
     REQUIRE(SetPolicy(client, "priority").ok());
+    read();
+    CHECK_THAT(kept, Catch::Contains("priority"));
     proto::TenantSetting setting;
     setting.set_name("serve");
     setting.set_tenant_class("latency");
     REQUIRE(Set(client, setting).ok());
-    std::ifstream file(daemon.directory.path + "/settings");
-    kept.assign(std::istreambuf_iterator<char>(file), {});
+    read();
   }
   REQUIRE_FALSE(kept.empty());
   const auto started_with = [](const std::string& contents, uint64_t first_session) {

@@ -3,11 +3,13 @@
 #include "server/services/tenant_endpoints.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/admin.pb.h"
@@ -506,6 +508,119 @@ TEST_CASE("The next daemon opens the endpoints again at the same places") {
   CHECK(me.use.peak_memory() == 4 << 20);
 }
 
+TEST_CASE("An endpoint that was closed stays closed for the next daemon") {
+  TestDirectory run;
+  const auto in_run = [&](Daemon::Options& options) {
+    options.server.runtime_directory = run.path;
+  };
+  {
+    TestDaemon daemon(in_run);
+    Operator me(daemon.socket());
+    REQUIRE(me.Open("d").ok());
+    REQUIRE(me.Close("d").ok());
+  }
+  TestDaemon daemon(in_run);
+  CHECK(Operator(daemon.socket()).List().endpoints_size() == 0);
+}
+
+TEST_CASE("New endpoints are not taken for those of the earlier daemon") {
+  TestDirectory run;
+  const auto in_run = [&](Daemon::Options& options) {
+    options.server.runtime_directory = run.path;
+  };
+  {
+    TestDaemon daemon(in_run);
+    Operator me(daemon.socket());
+    for (const char* name : {"a", "b"}) REQUIRE(me.Open(name).ok());
+    REQUIRE(me.Open("stays", {}, {}, *OwnerOfPod("default/web-0/server")).ok());
+    REQUIRE(me.Close("a").ok());
+    REQUIRE(me.Close("b").ok());
+  }
+  TestDaemon daemon(in_run);
+  Operator me(daemon.socket());
+  TestClient client(run.path + "/endpoints/stays/detshared.sock");
+  REQUIRE(client.Open());
+  for (const char* name : {"x", "y", "z"}) REQUIRE(me.Open(name).ok());
+  REQUIRE(me.Status().sessions_size() == 1);
+  CHECK(me.Status().sessions(0).endpoint() == "stays");
+  CHECK(OwnerText(me.Status().sessions(0).owner()) == "default/web-0/server");
+  for (const char* name : {"x", "y", "z"}) REQUIRE(me.Close(name).ok());
+  CHECK(me.Status().sessions_size() == 1);
+  CHECK(client.Allocate(4096) != 0);
+}
+
+// Opens everything, and keeps only the sockets.
+struct AnyHost : EndpointHost {
+  ~AnyHost() override {
+    for (const int fd : sockets) close(fd);
+  }
+  bool SessionsGoOn() const override { return sessions_go_on; }
+  absl::StatusOr<std::vector<std::string>> DevicesOf(const std::vector<std::string>& ids) override {
+    return ids;
+  }
+  absl::Status SetTenant(uint64_t, const proto::TenantSetting&) override {
+    return absl::OkStatus();
+  }
+  void Begin(int listen_fd, std::shared_ptr<TenantEndpoint>) override { sockets.insert(listen_fd); }
+  void Stop(int listen_fd) override {
+    sockets.erase(listen_fd);
+    close(listen_fd);
+  }
+  void End(const TenantEndpoint&) override {}
+
+  bool sessions_go_on = false;
+  std::set<int> sockets;
+};
+
+TEST_CASE("The files of sessions stay for the next process if the sessions go on, and only then") {
+  for (const bool go_on : {true, false}) {
+    TestDirectory run;
+    AnyHost host;
+    host.sessions_go_on = go_on;
+    Owners owners;
+    proto::TenantEndpoint endpoint;
+    endpoint.set_name("d");
+    REQUIRE((*TenantEndpoints::Create(run.path, host, owners))->Open(endpoint).ok());
+    const fs::path directory = run.path + "/endpoints/d";
+    std::ofstream(directory / "sessions" / "file") << "x";
+    std::ofstream(directory / "junk") << "x";
+    const auto next = TenantEndpoints::Create(run.path, host, owners);
+    REQUIRE(next.ok());
+    CHECK((*next)->List().endpoints_size() == 1);
+    CHECK(fs::exists(directory / "sessions" / "file") == go_on);
+    CHECK_FALSE(fs::exists(directory / "junk"));
+  }
+}
+
+TEST_CASE("The number of endpoints is bounded") {
+  // Each endpoint needs two descriptors.
+  rlimit descriptors{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+  descriptors.rlim_cur = descriptors.rlim_max;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+  TestDirectory run;
+  fs::create_directory(run.path + "/endpoints");
+  {
+    std::ofstream list(run.path + "/endpoints/list");
+    for (size_t i = 1; i < TenantEndpoints::kMaxEndpoints; ++i)
+      list << "endpoints { name: \"e" << i << "\" number: " << i << " }\n";
+  }
+  AnyHost host;
+  Owners owners;
+  const auto endpoints = TenantEndpoints::Create(run.path, host, owners);
+  REQUIRE(endpoints.ok());
+  const auto open = [&](const std::string& name) {
+    proto::TenantEndpoint endpoint;
+    endpoint.set_name(name);
+    return (*endpoints)->Open(endpoint).status();
+  };
+  CHECK(open("last").ok());
+  CHECK(absl::IsResourceExhausted(open("one-more")));
+  CHECK(open("last").ok());  // again, in the place of itself
+  REQUIRE((*endpoints)->Close("e1").ok());
+  CHECK(open("one-more").ok());
+}
+
 TEST_CASE("A damaged list of endpoints opens none") {
   TestDirectory run;
   fs::create_directory(run.path + "/endpoints");
@@ -578,7 +693,7 @@ TEST_CASE("Pinned memory is not looked up through links in a session's directory
   CHECK_FALSE((*file)->Allocate(4096, 4096).ok());
   fs::remove(session.path + "/file");
   REQUIRE(mkfifo((session.path + "/file").c_str(), 0600) == 0);
-  CHECK_FALSE((*file)->Allocate(4096, 4096).ok());
+  CHECK(absl::IsNotFound((*file)->Allocate(4096, 4096)));
   CHECK(fs::file_size(victim.path + "/f") == 8);
 }
 
