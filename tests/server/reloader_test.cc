@@ -1,6 +1,8 @@
 // Reads the configuration again while sessions run.
 #include "server/reloader.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -8,6 +10,7 @@
 #include "policy/config/config_file.h"
 #include "proto/admin.pb.h"
 #include "proto/control.pb.h"
+#include "server/access/identity.h"
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "server/services/settings_store.h"
@@ -103,6 +106,19 @@ TEST_CASE("A reload applies what can change, and reports the changes and what ne
   CHECK(f.daemon.daemon->settings().current().tenants_size() == 0);
 }
 
+TEST_CASE("A reload decides anew who may administer the daemon") {
+  Fixture f;
+  Peer peer;
+  peer.uid = geteuid() + 1;
+  peer.gid = 70001;
+  const auto may = [&] { return f.daemon.daemon->identity().MayAdminister(peer).ok(); };
+  CHECK_FALSE(may());
+  f.Reload("[daemon]\nadmin_group = \"70001\"\n");
+  CHECK(may());
+  f.Reload("");
+  CHECK_FALSE(may());
+}
+
 TEST_CASE("A file with any mistake changes nothing") {
   Fixture f(kBusy);
   for (const std::string& wrong :
@@ -111,7 +127,7 @@ TEST_CASE("A file with any mistake changes nothing") {
         // Correct in itself, but not for these devices.
         std::string("[policy]\nname = \"fair\"\n[[tenant]]\nname = \"x\"\nsms = \"1..1000000\"\n"),
         // Correct until the policy sees all tenants.
-        std::string("[policy]\nname = \"static_shares\"\n[[tenant]]\nname = \"a\"\nsm_percent = "
+        std::string("[policy]\nname = \"static\"\n[[tenant]]\nname = \"a\"\nsm_percent = "
                     "80\n[[tenant]]\nname = \"b\"\nsm_percent = 80\n")}) {
     INFO(wrong);
     f.text = wrong;
