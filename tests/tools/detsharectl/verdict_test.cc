@@ -31,6 +31,10 @@ TEST_CASE("A program whose runs alone differ is not reproducible") {
   REQUIRE(verdict.none.has_value());
   CHECK(verdict.none->difference->read.kernel == "Second");
   CHECK(Judge({kAlone, Run(Sharing::kNone, "aa", "bb", 1)}).kind == Kind::kNotReproducible);
+  // Whatever its runs beside others do.
+  CHECK(Judge({kAlone, Run(Sharing::kNone, "aa", "cc"), Run(Sharing::kSpace, "aa", "cc"),
+               Run(Sharing::kTurns, "aa", "cc")})
+            .kind == Kind::kNotReproducible);
 }
 
 TEST_CASE("A difference in space that turns avoid is named by its first kernel and read") {
