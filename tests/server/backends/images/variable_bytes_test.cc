@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "proto/images/fatbin.h"
+
 namespace detshare::images {
 namespace {
 
@@ -47,6 +49,30 @@ std::string Elf(const std::vector<std::pair<std::string, uint64_t>>& sections) {
   image += names;
   image.append(reinterpret_cast<const char*>(headers.data()), headers.size() * sizeof(Elf64_Shdr));
   return image;
+}
+
+template <typename T>
+std::string BytesOf(T value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// A fatbin with this PTX for each architecture.
+std::string Fatbin(const std::vector<std::pair<uint32_t, std::string>>& texts) {
+  std::string entries;
+  for (const auto& [sm, text] : texts) {
+    entries += BytesOf(static_cast<uint16_t>(EntryKind::kPtx)) + BytesOf(uint16_t{0x0101});
+    entries += BytesOf(uint32_t{64}) + BytesOf(uint64_t{text.size()}) + std::string(12, '\0');
+    entries += BytesOf(sm) + std::string(32, '\0') + text;
+  }
+  return BytesOf(kFatbinMagic) + BytesOf(uint16_t{1}) + BytesOf(uint16_t{16}) +
+         BytesOf(uint64_t{entries.size()}) + entries;
+}
+
+TEST_CASE("Of several codes for the device the one with the most variables counts") {
+  const std::string few = "\n.global .align 8 .b8 few[8];", many = "\n.global .b8 many[4000];";
+  CHECK(Of(Fatbin({{80, many}, {90, few}})) == 4000);
+  CHECK(Of(Fatbin({{80, few}, {90, many}})) == 4000);
+  CHECK(Of(Fatbin({{80, few}, {100, many}})) == 8);  // the last is not for the device
 }
 
 TEST_CASE("The variables of PTX count with their declared sizes") {
