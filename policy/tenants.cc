@@ -14,8 +14,8 @@ absl::Status CheckTenants(absl::Span<const Tenant> tenants) {
       return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant.name, ": ", reason));
     };
     if (!names.insert(tenant.name).second) return refuse("it is configured twice");
-    if (!(tenant.weight > 0 && tenant.weight < 1e6)) {
-      return refuse("its weight must be above 0 and below a million");
+    if (!(tenant.weight > 0 && tenant.weight <= kMaxWeight)) {
+      return refuse("its weight must be above 0, and at most a million");
     }
     if (tenant.min_sms < 0 || tenant.max_sms < 0) {
       return refuse("its bounds of SMs must not be negative");

@@ -7,8 +7,10 @@
 
 namespace detshare::policy {
 
+inline constexpr double kMaxWeight = 1e6;
+
 // InvalidArgument, with the tenant and the reason, for a name that occurs twice, a weight that is
-// not above 0 and below a million, bounds of SMs that are negative or exclude each other, and
+// not above 0, or above kMaxWeight, bounds of SMs that are negative or exclude each other, and
 // SLOs below 0.
 absl::Status CheckTenants(absl::Span<const Tenant> tenants);
 

@@ -217,7 +217,7 @@ class Fair final : public Policy {
 
   static double Weight(const Account& account) {
     const double weight = account.tenant->weight;
-    return weight > 0 && weight < 1e6 ? weight : 1;
+    return weight > 0 && weight <= kMaxWeight ? weight : 1;
   }
 
   const double lead_;
