@@ -259,6 +259,8 @@ TEST_CASE("A session whose work does not end keeps its memory on the card") {
   // The memory is filled when a host function has returned.
   a.ring->Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 1, 1, {1, 0, 0}});
   a.ring->Send(Op::cuMemsetD2D32Async, wire::cuMemsetD2D32Async{memory, 0, 16, 1, 7, 1, 1, 0});
+  // The reply comes when the work has been submitted.
+  REQUIRE(a.Allocate(4096) != 0);
   int result = 0;
   b.Allocate(40 * kMiB, &result);
   CHECK(result == kCudaErrorOutOfMemory);
