@@ -51,13 +51,18 @@ cudaOccDeviceState StateOf(const KernelResources& kernel) {
   return state;
 }
 
+// The toolkit's functions overflow for block sizes that no device has, as clients may ask for.
+bool IsBlockSize(const cudaOccDeviceProp& device, int block_size) {
+  return block_size > 0 && block_size <= device.maxThreadsPerBlock;
+}
+
 }  // namespace
 
 int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& kernel,
                     int block_size, uint64_t dynamic_shared_bytes) {
-  if (block_size <= 0) return 0;
-  if (dynamic_shared_bytes > kernel.largest_dynamic_shared_bytes) return 0;
   const cudaOccDeviceProp device = DeviceOf(properties);
+  if (!IsBlockSize(device, block_size)) return 0;
+  if (dynamic_shared_bytes > kernel.largest_dynamic_shared_bytes) return 0;
   cudaOccFuncAttributes function = FunctionOf(kernel);
   // Driver 580 ignores the kernel's own launch bound: for a kernel of at most 128 threads it
   // returns 8 blocks of 256 threads.
@@ -97,6 +102,7 @@ int LargestBlock(const DeviceProperties& properties, int registers) {
 uint64_t AvailableDynamicShared(const DeviceProperties& properties, const KernelResources& kernel,
                                 int blocks, int block_size) {
   const cudaOccDeviceProp device = DeviceOf(properties);
+  if (!IsBlockSize(device, block_size)) return 0;
   const cudaOccFuncAttributes function = FunctionOf(kernel);
   const cudaOccDeviceState state = StateOf(kernel);
   size_t bytes = 0;
