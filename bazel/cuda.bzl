@@ -5,18 +5,21 @@ load("@cuda//:cuda_home.bzl", "CUDA_HOME")
 def _cuda_program_impl(ctx):
     out = ctx.actions.declare_file(ctx.label.name)
     arguments = ctx.actions.args()
+
+    # nvcc names temporary files by its process id, which is the same in two sandboxes that share
+    # /tmp. Bazel replaces a TMPDIR in an action's environment, so env sets it.
+    arguments.add("TMPDIR=" + out.dirname)
+    arguments.add(CUDA_HOME + "/bin/nvcc")
     arguments.add("-o", out)
     arguments.add_all([flag.replace("$(BINDIR)", ctx.bin_dir.path) for flag in ctx.attr.flags])
     arguments.add_all(ctx.files.srcs)
     arguments.add_all(ctx.files.links)
     ctx.actions.run(
-        executable = CUDA_HOME + "/bin/nvcc",
+        executable = "/usr/bin/env",
         arguments = [arguments],
         inputs = ctx.files.srcs + ctx.files.hdrs + ctx.files.links + ctx.files.additional_linker_inputs + ctx.files._toolkit,
         outputs = [out],
-        # nvcc names temporary files by its process id, which is the same in two sandboxes. So they
-        # are not put in /tmp.
-        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": out.dirname},
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
         mnemonic = "Nvcc",
         progress_message = "Building the CUDA program %s" % ctx.label.name,
     )

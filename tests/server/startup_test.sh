@@ -15,11 +15,12 @@ fail() {
 }
 # begin OPTIONS...: starts a daemon, and waits until it serves.
 begin() {
-  rm -rf "$folder/d.sock"
+  # The log of the daemon before says that it serves, too.
+  rm -rf "$folder/d.sock" "$folder/log"
   "$detshared" --socket "$folder/d.sock" --soft-threads 1 "$@" 2>"$folder/log" &
   daemon=$!
   for _ in $(seq 600); do
-    grep -q ' serves at ' "$folder/log" && return
+    grep -qs ' serves at ' "$folder/log" && return
     kill -0 $daemon 2>/dev/null || break
     sleep 0.1
   done

@@ -314,12 +314,11 @@ TEST_CASE("The plugin tells the daemon which pod has a share, also if kubelet sa
   const std::vector<std::string> both = {shares[1], shares[0]};
   // Kubelet does not serve the API yet. The plugin says so once, and goes on.
   REQUIRE(node.kubelet->PreStart(kLatency, both).ok());
+  const std::string line = "there is no " + node.path + "/pod-resources.sock";
   const auto count = [&] {
     const std::string log = node.plugin->log();
     size_t lines = 0;
-    for (size_t at = log.find("pod-resources.sock"); at != std::string::npos;
-         at = log.find("pod-resources.sock", at + 1))
-      ++lines;
+    for (size_t at = log.find(line); at != std::string::npos; at = log.find(line, at + 1)) ++lines;
     return lines;
   };
   for (int i = 0; i < 600 && count() == 0; ++i)
