@@ -260,6 +260,8 @@ void Daemon::Take(const ClientConnection& connection) {
     return;
   }
   peer->passed = true;
+  peer->pid_namespace = connection.pid_namespace;
+  peer->ticket = connection.ticket;
   peer->tenant = connection.tenant;
   const bool through_endpoint = connection.endpoint != nullptr;
   if (through_endpoint) {

@@ -32,6 +32,7 @@ struct Flags {
   std::string engine_directory;     // the name of its directory
   int engine_fd = -1;               // for EngineMember
   int admission_fd = -1;            // for AdmissionChannel
+  int files_fd = -1;                // for FileChannel
   int64_t engine_idle_ms = 30'000;  // the engine offers to end after this time without use
 };
 

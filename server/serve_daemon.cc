@@ -26,6 +26,7 @@
 #include "server/daemon_options.h"
 #include "server/engines/admission_channel.h"
 #include "server/engines/engine_process.h"
+#include "server/engines/file_channel.h"
 #include "server/engines/rights.h"
 #include "server/engines/turn_pages.h"
 #include "server/reloader.h"
@@ -43,7 +44,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // For the reply of the supervisor, which does nothing that takes long.
-constexpr milliseconds kAdmissionTimeout(5000);
+constexpr milliseconds kAdmissionTimeout(5000), kFilesTimeout(5000);
 // How long a process with a lost device goes on. Clients learn of the loss from their sessions'
 // files; in this time gRPC sends the message with the reason.
 constexpr milliseconds kMessageTime(50);
@@ -53,6 +54,7 @@ struct EngineChannels {
   std::unique_ptr<TurnPages> pages;             // null: this process serves all programs
   std::unique_ptr<EngineMember> member;         // null: this process serves all programs
   std::unique_ptr<AdmissionChannel> admission;  // null: this process admits sessions without asking
+  std::unique_ptr<FileChannel> files;           // null: this process opens clients' files itself
 };
 
 // Makes this process an engine, if its flags say so, and its options those of the engine's daemon.
@@ -101,6 +103,13 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   fcntl(flags.admission_fd, F_SETFD, FD_CLOEXEC);
   channels.admission = std::make_unique<AdmissionChannel>(flags.admission_fd, kAdmissionTimeout);
   daemon.admission = channels.admission.get();
+  fcntl(flags.files_fd, F_SETFD, FD_CLOEXEC);
+  channels.files = std::make_unique<FileChannel>(flags.files_fd, kFilesTimeout);
+  daemon.server.open_client_file = [files = channels.files.get()](const std::string& ticket,
+                                                                  const ClientMapping& mapping,
+                                                                  uint64_t bytes) {
+    return files->Open(ticket, mapping, bytes);
+  };
   return channels;
 }
 
@@ -206,6 +215,7 @@ void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& cha
       if (received.order == EngineOrder::kReload)
         Reload(startup.service_manager, reloader, "supervisor").IgnoreError();
       if (received.admission >= 0) channels.admission->Replace(received.admission);
+      if (received.files >= 0) channels.files->Replace(received.files);
       if (received.peer.has_value() || received.peers.has_value())
         LearnOfPeers(received, *channels.pages, daemon);
     };

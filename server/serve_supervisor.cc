@@ -169,6 +169,8 @@ class Supervisor final : public EndpointHost {
   Engines::Options EngineOptions();
   // Decides who a connection is, and gives it to an engine or to this process's services.
   void Take(int connection, Peer peer, const std::optional<std::string>& wish);
+  // Gives the connection, for which a tenant is decided, to an engine.
+  void Pass(int connection, const Peer& peer, std::shared_ptr<TenantEndpoint> endpoint);
   // Lets RefusalService say why the program gets no session.
   void Refuse(int connection, Peer peer);
   // Reads the configuration again and tells the engines to do the same. `who` names the requester.
@@ -408,8 +410,7 @@ void Supervisor::Take(int connection, Peer peer, const std::optional<std::string
       close(connection);
       return;
     }
-    return engines_->Pass(groups_.Of(peer, *peer.tenant),
-                          {connection, *peer.tenant, socket->second});
+    return Pass(connection, peer, socket->second);
   }
   if (!wish.has_value()) {
     peers_.Add(connection, std::move(peer));
@@ -418,7 +419,18 @@ void Supervisor::Take(int connection, Peer peer, const std::optional<std::string
   }
   peer.tenant = identity_.TenantName(*wish, peer);
   if (!peer.tenant.ok()) return Refuse(connection, std::move(peer));
-  engines_->Pass(groups_.Of(peer, *peer.tenant), {connection, *peer.tenant, nullptr});
+  Pass(connection, peer, nullptr);
+}
+
+void Supervisor::Pass(int connection, const Peer& peer, std::shared_ptr<TenantEndpoint> endpoint) {
+  ClientConnection passed;
+  passed.fd = connection;
+  passed.tenant = *peer.tenant;
+  passed.pid = peer.pid;
+  passed.uid = peer.uid;
+  passed.pid_namespace = peer.pid_namespace;
+  passed.endpoint = std::move(endpoint);
+  engines_->Pass(groups_.Of(peer, passed.tenant), passed);
 }
 
 void Supervisor::Refuse(int connection, Peer peer) {

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "server/base/logging.h"
 
 namespace detshare {
@@ -44,6 +46,13 @@ int TimeoutUntil(std::optional<steady_clock::time_point> end, steady_clock::time
   if (!end.has_value()) return -1;
   return static_cast<int>(
       std::max<int64_t>(0, duration_cast<milliseconds>(*end - now).count() + 1));
+}
+
+// Needs what a debugger needs to read the process, if it has another user.
+uint64_t PidNamespaceOf(pid_t process) {
+  struct stat status;
+  if (stat(absl::StrCat("/proc/", process, "/ns/pid").c_str(), &status) != 0) return 0;
+  return status.st_ino;
 }
 
 // Returns the groups that the process at the other end had when it connected. Returns no groups if
@@ -88,6 +97,7 @@ std::optional<Peer> ReadPeer(int fd) {
   peer.uid = credentials.uid;
   peer.gid = credentials.gid;
   peer.pid = credentials.pid;
+  peer.pid_namespace = PidNamespaceOf(peer.pid);
   peer.groups = GroupsOf(fd);
   return peer;
 }

@@ -29,11 +29,14 @@ struct Peer {
   uint64_t connection = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  pid_t pid = 0;              // 0: the process has no id in the daemon's pid namespace.
-  std::vector<gid_t> groups;  // supplementary groups
+  pid_t pid = 0;  // 0: the process has no id in the daemon's pid namespace.
+  // The inode of the process's pid namespace; 0: this process may not know it.
+  uint64_t pid_namespace = 0;
+  std::vector<gid_t> groups;                       // supplementary groups
   std::shared_ptr<const TenantEndpoint> endpoint;  // null: came by the daemon's own socket
   // Another process accepted the connection, at the main socket, and decided about it.
   bool passed = false;
+  std::string ticket;  // that process's word for `pid` (server/engines/client_ticket.h)
   // The tenant as which the peer opens sessions, or why it may not. It was decided when the
   // connection came.
   absl::StatusOr<std::string> tenant =

@@ -13,7 +13,7 @@
 namespace detshare {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kMaxName = 64;
 
@@ -102,8 +102,9 @@ struct AdmissionChannel::Channel {
     return send(fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(message);
   }
   // Waits until the channel is ready for `events`, or has failed. Returns false at `until`.
-  bool Await(int16_t events, Clock::time_point until) const {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+  bool Await(int16_t events, SteadyClock::time_point until) const {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - SteadyClock::now());
     if (left.count() <= 0) return false;
     pollfd ready = {fd, events, 0};
     poll(&ready, 1, static_cast<int>(left.count()));
@@ -125,14 +126,14 @@ std::shared_ptr<AdmissionChannel::Channel> AdmissionChannel::channel() const {
 
 SessionAdmission::Decision AdmissionChannel::Enter(const std::string& tenant) {
   const MutexLock asking(&asking_);
-  const Clock::time_point until = Clock::now() + timeout_;
+  const SteadyClock::time_point until = SteadyClock::now() + timeout_;
   std::shared_ptr<Channel> asked = channel();
   for (;;) {
     std::optional<Decision> decision = Ask(asked, tenant, until);
     if (decision.has_value()) return *std::move(decision);
     const MutexLock lock(&mutex_);
     while (channel_ == asked) {
-      if (Clock::now() >= until)
+      if (SteadyClock::now() >= until)
         return {absl::UnavailableError("the daemon ends, or starts again: try again"), 0, false};
       replaced_.WaitUntil(&mutex_, until);
     }
@@ -141,7 +142,8 @@ SessionAdmission::Decision AdmissionChannel::Enter(const std::string& tenant) {
 }
 
 std::optional<SessionAdmission::Decision> AdmissionChannel::Ask(
-    const std::shared_ptr<Channel>& channel, const std::string& tenant, Clock::time_point until) {
+    const std::shared_ptr<Channel>& channel, const std::string& tenant,
+    SteadyClock::time_point until) {
   RequestMessage request = MessageAbout(0, tenant);
   request.question = ++question_;
   if (!channel->Send(request)) {
@@ -184,7 +186,7 @@ void AdmissionChannel::Leave(uint64_t session) {
 }
 
 void AdmissionChannel::Replace(int channel) {
-  const Clock::time_point until = Clock::now() + timeout_;
+  const SteadyClock::time_point until = SteadyClock::now() + timeout_;
   {
     const MutexLock lock(&mutex_);
     channel_ = std::make_shared<Channel>(channel);

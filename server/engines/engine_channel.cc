@@ -1,85 +1,18 @@
 #include "server/engines/engine_channel.h"
 
 #include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "proto/engine.pb.h"
 #include "server/base/errno_text.h"
 #include "server/base/event_message.h"
+#include "server/engines/message_socket.h"
 
 namespace detshare {
 namespace {
-
-// An endpoint names at most 64 devices, each in less than 128 bytes.
-constexpr size_t kMaxMessage = 16 << 10;
-constexpr size_t kMaxFds = 2;
-
-absl::Status Send(int channel, const google::protobuf::MessageLite& message,
-                  const std::vector<int>& fds) {
-  std::string bytes = message.SerializeAsString();
-  iovec data{bytes.data(), bytes.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &data;
-  header.msg_iovlen = 1;
-  if (!fds.empty()) {
-    header.msg_control = control;
-    header.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
-    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
-    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size() * sizeof(int));
-  }
-  if (sendmsg(channel, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    return absl::UnavailableError(ErrnoText(errno));
-  return absl::OkStatus();
-}
-
-// The descriptors that came with a message. Closes those that nobody takes.
-class Descriptors {
- public:
-  Descriptors() = default;
-  ~Descriptors() {
-    while (next_ < count_) close(Take());
-  }
-  Descriptors(const Descriptors&) = delete;
-  Descriptors& operator=(const Descriptors&) = delete;
-  void Read(msghdr* header) {
-    const cmsghdr* const rights = CMSG_FIRSTHDR(header);
-    if (rights == nullptr || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS)
-      return;
-    count_ = std::min(kMaxFds, (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    std::memcpy(fds_.data(), CMSG_DATA(rights), count_ * sizeof(int));
-  }
-  // Returns the next one, which the caller owns; -1: there is none.
-  int Take() { return next_ < count_ ? fds_[next_++] : -1; }
-
- private:
-  std::array<int, kMaxFds> fds_{};
-  size_t count_ = 0, next_ = 0;
-};
-
-// Returns the result of recvmsg().
-ssize_t Receive(int channel, std::vector<char>* bytes, Descriptors* fds) {
-  iovec data{bytes->data(), bytes->size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &data;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof(control);
-  const ssize_t count = recvmsg(channel, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (count >= 0) fds->Read(&header);
-  return count;
-}
 
 // Returns nothing for an order of a later program.
 std::optional<EngineOrder> OrderOf(proto::EngineOrder order) {
@@ -107,6 +40,8 @@ absl::StatusOr<EngineChannel> MakeEngineChannel() {
 absl::Status PassConnection(int channel, const ClientConnection& connection) {
   proto::ToEngine message;
   message.mutable_arrival()->set_tenant(connection.tenant);
+  message.mutable_arrival()->set_pid_namespace(connection.pid_namespace);
+  message.mutable_arrival()->set_ticket(connection.ticket);
   std::vector<int> fds = {connection.fd};
   if (connection.endpoint != nullptr) {
     proto::PassedEndpoint* const endpoint = message.mutable_arrival()->mutable_endpoint();
@@ -115,13 +50,13 @@ absl::Status PassConnection(int channel, const ClientConnection& connection) {
     for (const std::string& id : connection.endpoint->device_ids) endpoint->add_device_ids(id);
     fds.push_back(connection.endpoint->sessions_fd);
   }
-  return Send(channel, message, fds);
+  return SendMessage(channel, message, fds);
 }
 
 absl::Status PassClosedEndpoint(int channel, uint64_t endpoint) {
   proto::ToEngine message;
   message.set_closed_endpoint(endpoint);
-  return Send(channel, message, {});
+  return SendMessage(channel, message, {});
 }
 
 absl::Status PassOrder(int channel, EngineOrder order) {
@@ -137,32 +72,32 @@ absl::Status PassOrder(int channel, EngineOrder order) {
       message.set_order(proto::ENGINE_ORDER_RELOAD);
       break;
   }
-  return Send(channel, message, {});
+  return SendMessage(channel, message, {});
 }
 
-absl::Status PassAdoption(int channel, int admission) {
+absl::Status PassAdoption(int channel, int admission, int files) {
   proto::ToEngine message;
   message.set_adoption(true);
-  return Send(channel, message, {admission});
+  return SendMessage(channel, message, {admission, files});
 }
 
 absl::Status PassPeer(int channel, pid_t peer, int page) {
   proto::ToEngine message;
   message.set_peer(peer);
-  return Send(channel, message, {page});
+  return SendMessage(channel, message, {page});
 }
 
 absl::Status PassPeers(int channel, const std::vector<pid_t>& peers) {
   proto::ToEngine message;
   proto::Peers* const all = message.mutable_peers();
   for (const pid_t peer : peers) all->add_pids(peer);
-  return Send(channel, message, {});
+  return SendMessage(channel, message, {});
 }
 
 std::optional<Reported> TakeReport(int channel) {
-  std::vector<char> bytes(kMaxMessage);
+  std::vector<char> bytes;
   Descriptors fds;
-  const ssize_t count = Receive(channel, &bytes, &fds);
+  const ssize_t count = ReceiveMessage(channel, &bytes, &fds);
   if (count < 0) return std::nullopt;
   Reported reported;
   reported.end = count == 0;
@@ -183,9 +118,9 @@ std::optional<Reported> TakeReport(int channel) {
 }
 
 Received TakeMessage(int channel) {
-  std::vector<char> bytes(kMaxMessage);
+  std::vector<char> bytes;
   Descriptors fds;
-  const ssize_t count = Receive(channel, &bytes, &fds);
+  const ssize_t count = ReceiveMessage(channel, &bytes, &fds);
   Received received;
   if (count < 0) {
     received.end = errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
@@ -201,6 +136,8 @@ Received TakeMessage(int channel) {
     ClientConnection& connection = received.connection.emplace();
     connection.fd = fds.Take();
     connection.tenant = message.arrival().tenant();
+    connection.pid_namespace = message.arrival().pid_namespace();
+    connection.ticket = message.arrival().ticket();
     if (message.arrival().has_endpoint()) {
       const proto::PassedEndpoint& passed = message.arrival().endpoint();
       auto endpoint = std::make_shared<TenantEndpoint>();
@@ -218,6 +155,7 @@ Received TakeMessage(int channel) {
     received.order = OrderOf(message.order());
   } else if (message.adoption()) {
     received.admission = fds.Take();
+    received.files = fds.Take();
   } else if (message.has_peer()) {
     received.peer = {static_cast<pid_t>(message.peer()), fds.Take()};
   } else if (message.has_peers()) {
@@ -229,13 +167,13 @@ Received TakeMessage(int channel) {
 void OfferToEnd(int channel, uint64_t received) {
   proto::FromEngine message;
   message.set_offer(received);
-  Send(channel, message, {}).IgnoreError();
+  SendMessage(channel, message, {}).IgnoreError();
 }
 
 void ReportEvent(int channel, const DaemonEvent& event) {
   proto::FromEngine message;
   *message.mutable_event() = ToMessage(event);
-  Send(channel, message, {}).IgnoreError();
+  SendMessage(channel, message, {}).IgnoreError();
 }
 
 absl::Status ReportUse(int channel, uint64_t endpoint, const EndpointUse::Figures& figures) {
@@ -245,25 +183,25 @@ absl::Status ReportUse(int channel, uint64_t endpoint, const EndpointUse::Figure
   use->set_sessions(figures.sessions);
   use->set_gpu_time_ns(figures.gpu_time);
   use->set_peak_memory(figures.peak_memory);
-  return Send(channel, message, {});
+  return SendMessage(channel, message, {});
 }
 
 absl::Status ReportPage(int channel, int page) {
   proto::FromEngine message;
   message.set_turn_page(true);
-  return Send(channel, message, {page});
+  return SendMessage(channel, message, {page});
 }
 
 void ReportRetirement(int channel) {
   proto::FromEngine message;
   message.set_retires(true);
-  Send(channel, message, {}).IgnoreError();
+  SendMessage(channel, message, {}).IgnoreError();
 }
 
 void ReportDeviceLoss(int channel) {
   proto::FromEngine message;
   message.set_device_lost(true);
-  Send(channel, message, {}).IgnoreError();
+  SendMessage(channel, message, {}).IgnoreError();
 }
 
 }  // namespace detshare

@@ -4,7 +4,7 @@
 //     supervisor --[a connection, and what was decided]--> engine    for each program that connects
 //     supervisor --[an endpoint was closed]--------------> engine
 //     supervisor --[an order: end, release, reload]------> engine
-//     supervisor --[adoption, and an admission channel]--> engine    a later supervisor's first one
+//     supervisor --[adoption, and the other channels]----> engine    a later supervisor's first one
 //     supervisor --[the page of another engine]----------> engine    for turns on the devices
 //     supervisor --[which engines there are]-------------> engine
 //     supervisor <--[how many connections it has got]----- engine    the engine offers to end: idle
@@ -36,8 +36,8 @@
 namespace detshare {
 
 // A supervisor adopts engines with the same number. It changes with the meaning of messages on the
-// two channels; fields that an older program may ignore do not change it.
-inline constexpr uint32_t kEngineProtocol = 2;
+// channels; fields that an older program may ignore do not change it.
+inline constexpr uint32_t kEngineProtocol = 3;
 
 // The two ends. Both are closed on exec. Neither blocks.
 struct EngineChannel {
@@ -50,6 +50,11 @@ struct ClientConnection {
   int fd = -1;  // not owned
   std::string tenant;
   std::shared_ptr<TenantEndpoint> endpoint;  // null: it came by the main socket
+  // As in Peer. The engine reads the first two from the connection.
+  pid_t pid = 0;
+  uid_t uid = 0;
+  uint64_t pid_namespace = 0;
+  std::string ticket;  // made by Engines
 };
 
 enum class EngineOrder { kEnd, kRelease, kReload };  // proto::EngineOrder
@@ -58,7 +63,7 @@ enum class EngineOrder { kEnd, kRelease, kReload };  // proto::EngineOrder
 absl::Status PassConnection(int channel, const ClientConnection& connection);
 absl::Status PassClosedEndpoint(int channel, uint64_t endpoint);
 absl::Status PassOrder(int channel, EngineOrder order);
-absl::Status PassAdoption(int channel, int admission);
+absl::Status PassAdoption(int channel, int admission, int files);
 absl::Status PassPeer(int channel, pid_t peer, int page);
 absl::Status PassPeers(int channel, const std::vector<pid_t>& peers);
 struct Reported {
@@ -86,7 +91,8 @@ struct Received {
   std::optional<ClientConnection> connection;
   std::optional<uint64_t> closed_endpoint;
   std::optional<EngineOrder> order;
-  int admission = -1;  // the engine's end of the new channel; the receiver owns it
+  // The engine's ends of the new channels, which the receiver owns.
+  int admission = -1, files = -1;
   // Another engine and its page, which the receiver owns, and checks.
   struct Peer {
     pid_t pid = -1;

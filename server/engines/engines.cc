@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -61,16 +62,21 @@ void Watch(int epoll, int fd, Source source, uint32_t engine, uint32_t events = 
   epoll_ctl(epoll, operation, fd, &event);
 }
 
+void CloseIfOpen(int fd) {
+  if (fd >= 0) close(fd);
+}
+
 // Descriptors that an engine inherits besides the standard ones.
-constexpr int kEngineFd = 3, kAdmissionFd = 4;
+constexpr int kEngineFd = 3, kAdmissionFd = 4, kFilesFd = 5;
 // The number of admission requests that are decided in one round, so that one engine cannot keep
 // the others waiting.
 constexpr int kMaxAtOnce = 64;
 
-// Starts a process of `program`. posix_spawn runs no code of the daemon in the child, because
+// Starts a process of `program`, which inherits the standard descriptors and `descriptors`, each by
+// its number there, above those. posix_spawn runs no code of the daemon in the child, because
 // another thread may hold any lock.
 absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string> command,
-                            int engine_fd, int admission_fd) {
+                            const std::map<int, int>& descriptors) {
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
@@ -88,19 +94,23 @@ absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string>
   posix_spawn_file_actions_t actions;
   if (const int error = posix_spawn_file_actions_init(&actions); error != 0)
     return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
-  // Moves the descriptor away from kEngineFd, which the first dup2 overwrites.
-  const int moved = fcntl(admission_fd, F_DUPFD_CLOEXEC, kAdmissionFd + 1);
-  int error = moved < 0 ? errno : 0;
-  if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, engine_fd, kEngineFd);
-  if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, moved, kAdmissionFd);
-  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, kAdmissionFd + 1);
+  const int end = descriptors.rbegin()->first + 1;
+  int error = 0;
+  std::vector<int> moved;
+  for (const auto& [number, fd] : descriptors) {
+    // Moves the descriptor away from the numbers that dup2 overwrites.
+    moved.push_back(fcntl(fd, F_DUPFD_CLOEXEC, end));
+    if (error == 0 && moved.back() < 0) error = errno;
+    if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, moved.back(), number);
+  }
+  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, end);
   pid_t pid = -1;
   if (error == 0) {
     error =
         posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(), environment.data());
   }
   posix_spawn_file_actions_destroy(&actions);
-  if (moved >= 0) close(moved);
+  for (const int fd : moved) CloseIfOpen(fd);
   if (error != 0) return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
   return pid;
 }
@@ -112,10 +122,6 @@ std::string Ending(int status) {
 
 void SendSignal(int process, int signal) {
   syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0);
-}
-
-void CloseIfOpen(int fd) {
-  if (fd >= 0) close(fd);
 }
 
 // Connects to the socket of an engine that waits for a supervisor.
@@ -162,7 +168,28 @@ bool IsPeer(int fd, pid_t pid) {
 }  // namespace
 
 struct Engines::Channels {
-  EngineChannel messages, admission;
+  EngineChannel messages, admission, files;
+
+  static absl::StatusOr<Channels> Make() {
+    Channels made;
+    for (EngineChannel* const one : {&made.messages, &made.admission, &made.files}) {
+      absl::StatusOr<EngineChannel> channel = MakeEngineChannel();
+      if (!channel.ok()) {
+        made.CloseEngineEnds();
+        made.CloseSupervisorEnds();
+        return channel.status();
+      }
+      *one = *channel;
+    }
+    return made;
+  }
+  void CloseEngineEnds() const {
+    for (const EngineChannel* const one : {&messages, &admission, &files}) CloseIfOpen(one->engine);
+  }
+  void CloseSupervisorEnds() const {
+    for (const EngineChannel* const one : {&messages, &admission, &files})
+      CloseIfOpen(one->supervisor);
+  }
 };
 
 Engines::Engines(Options options)
@@ -184,6 +211,7 @@ void Engines::Adopt() {
   const std::string directory = EnginesDirectory(options_.runtime_directory);
   const proto::EngineList list = ReadEngineList(EngineListFile(directory));
   book_.BeginAt(list.next_session());
+  key_ = TicketKey::FromBytes(list.ticket_key()).value_or(key_);
   std::set<std::string> used;
   for (const proto::ListedEngine& listed : list.engines()) {
     const int process = OpenListed(listed);
@@ -217,19 +245,21 @@ void Engines::Adopt(const proto::ListedEngine& listed, int process) {
   absl::Status adopted = absl::UnavailableError("it belongs to an incompatible version");
   if (listed.protocol() == kEngineProtocol) {
     absl::StatusOr<int> channel = AwaitEngine(AdoptionSocket(engine.info.directory), process);
-    absl::StatusOr<EngineChannel> admission = MakeEngineChannel();
+    const absl::StatusOr<Channels> more = Channels::Make();
     adopted = channel.status();
-    adopted.Update(admission.status());
+    adopted.Update(more.status());
     if (adopted.ok() && !IsPeer(*channel, listed.pid()))
       adopted = absl::PermissionDeniedError("another process is at its socket");
-    if (adopted.ok()) adopted = PassAdoption(*channel, admission->engine);
-    if (admission.ok()) close(admission->engine);
+    if (adopted.ok()) adopted = PassAdoption(*channel, more->admission.engine, more->files.engine);
+    if (more.ok()) more->CloseEngineEnds();
     if (adopted.ok()) {
+      close(more->messages.supervisor);
       engine.channel = *channel;
-      engine.admission = admission->supervisor;
+      engine.admission = more->admission.supervisor;
+      engine.files = std::make_unique<FileServer>(more->files.supervisor, key_);
     } else {
       if (channel.ok()) close(*channel);
-      if (admission.ok()) close(admission->supervisor);
+      if (more.ok()) more->CloseSupervisorEnds();
     }
   }
   if (!adopted.ok()) {
@@ -259,6 +289,7 @@ void Engines::SaveList() {
   }
   reserved_ = book_.next() + kReserved;
   list.set_next_session(reserved_);
+  list.set_ticket_key(key_.bytes());
   const std::string file = EngineListFile(EnginesDirectory(options_.runtime_directory));
   if (const absl::Status written = WriteEngineList(file, list); !written.ok()) {
     LogWarning(std::string(written.message()),
@@ -333,6 +364,7 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
         absl::StrCat("too many programs wait for the engine of isolation group ", group));
   }
   engine->second.waiting.push_back(connection);
+  engine->second.waiting.back().ticket = key_.TicketFor(connection.pid, connection.uid);
   Flush(engine->second);
   return absl::OkStatus();
 }
@@ -414,44 +446,32 @@ void Engines::CloseEndpoint(uint64_t endpoint) {
   }
 }
 
-absl::StatusOr<Engines::Channels> Engines::MakeChannels() {
-  Channels channels;
-  DETSHARE_ASSIGN_OR_RETURN(channels.messages, MakeEngineChannel());
-  absl::StatusOr<EngineChannel> admission = MakeEngineChannel();
-  if (!admission.ok()) {
-    close(channels.messages.supervisor);
-    close(channels.messages.engine);
-    return admission.status();
-  }
-  channels.admission = *admission;
-  return channels;
-}
-
 absl::Status Engines::Begin(const std::string& group, Engine* engine) {
-  DETSHARE_ASSIGN_OR_RETURN(const Channels channels, MakeChannels());
+  DETSHARE_ASSIGN_OR_RETURN(const Channels channels, Channels::Make());
   const std::string directory = FreeDirectory(group);
   const std::string path = EngineDirectory(options_.runtime_directory, directory);
   std::error_code ignored;
   std::filesystem::remove_all(path, ignored);  // a supervisor that was killed may have left it
   std::vector<std::string> command = options_.command;
-  for (const std::string& more : {std::string("--engine"), group, std::string("--engine-directory"),
-                                  directory, std::string("--engine-fd"), absl::StrCat(kEngineFd),
-                                  std::string("--admission-fd"), absl::StrCat(kAdmissionFd)}) {
+  for (const std::string& more :
+       {std::string("--engine"), group, std::string("--engine-directory"), directory,
+        std::string("--engine-fd"), absl::StrCat(kEngineFd), std::string("--admission-fd"),
+        absl::StrCat(kAdmissionFd), std::string("--files-fd"), absl::StrCat(kFilesFd)}) {
     command.push_back(more);
   }
   const absl::StatusOr<pid_t> begun =
       Spawn(options_.program.empty() ? "/proc/self/exe" : options_.program, std::move(command),
-            channels.messages.engine, channels.admission.engine);
-  close(channels.messages.engine);
-  close(channels.admission.engine);
+            {{kEngineFd, channels.messages.engine},
+             {kAdmissionFd, channels.admission.engine},
+             {kFilesFd, channels.files.engine}});
+  channels.CloseEngineEnds();
   const pid_t pid = begun.value_or(-1);
   const int process = begun.ok() ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
   if (process < 0) {
     const absl::Status status = begun.ok()
                                     ? absl::InternalError(absl::StrCat("pidfd: ", ErrnoText(errno)))
                                     : begun.status();
-    close(channels.messages.supervisor);
-    close(channels.admission.supervisor);
+    channels.CloseSupervisorEnds();
     if (begun.ok()) {
       kill(pid, SIGKILL);
       waitpid(pid, nullptr, 0);
@@ -469,6 +489,7 @@ absl::Status Engines::Begin(const std::string& group, Engine* engine) {
   engine->process = process;
   engine->channel = channels.messages.supervisor;
   engine->admission = channels.admission.supervisor;
+  engine->files = std::make_unique<FileServer>(channels.files.supervisor, key_);
   engine->begun = Clock::now();
   return absl::OkStatus();
 }
@@ -491,6 +512,7 @@ void Engines::Drop(Engine& engine) {
   Part(engine);
   close(engine.process);
   CloseIfOpen(engine.admission);
+  engine.files.reset();
   CloseIfOpen(engine.page);
 }
 

@@ -23,6 +23,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,8 +32,10 @@
 #include "absl/status/statusor.h"
 #include "proto/engine.pb.h"
 #include "server/base/event_log.h"
+#include "server/engines/client_ticket.h"
 #include "server/engines/engine_channel.h"
 #include "server/engines/engine_process.h"
+#include "server/engines/file_channel.h"
 #include "server/engines/running_engines.h"
 #include "server/engines/session_book.h"
 
@@ -52,7 +55,7 @@ class Engines {
 
   struct Options {
     // The command line of an engine. `--engine GROUP --engine-directory NAME --engine-fd N
-    // --admission-fd N` are appended.
+    // --admission-fd N --files-fd N` are appended.
     std::vector<std::string> command;
     std::string program;            // the executable; "": this process's own
     std::string runtime_directory;  // has the engines' directories; an ended engine's is removed
@@ -110,7 +113,8 @@ class Engines {
     int process = -1;    // a pidfd of the process
     int channel = -1;    // -1: it was told to end, or it is not adopted
     int admission = -1;  // where it asks about sessions (admission_channel.h); -1: as `channel`
-    int page = -1;       // by which it takes turns (turn_pages.h); -1: it has reported none
+    std::unique_ptr<FileServer> files;  // null: as `channel`
+    int page = -1;  // by which it takes turns (turn_pages.h); -1: it has reported none
     // What it does not know yet: engines whose pages it gets, and that others have come or gone.
     std::deque<uint32_t> new_peers;
     bool peers_changed = false;
@@ -126,9 +130,8 @@ class Engines {
   absl::Status Begin(const std::string& group, Engine* engine);
   // Takes over a listed engine whose process runs.
   void Adopt(const proto::ListedEngine& listed, int process);
-  // The two channels to an engine, and their other ends.
+  // The channels to an engine, and their other ends.
   struct Channels;
-  static absl::StatusOr<Channels> MakeChannels();
   // Returns the engine that gets the group's connections, or the end.
   Running::iterator CurrentOf(const std::string& group);
   // Returns a name for a directory that no engine has.
@@ -168,6 +171,7 @@ class Engines {
   uint32_t next_ = 1;
   Running engines_;
   SessionBook book_;
+  TicketKey key_ = TicketKey::Random();
   uint64_t reserved_ = 0;  // the saved list's next_session
   std::map<std::string, Clock::time_point>
       failed_;  // groups whose engine ended soon after it began

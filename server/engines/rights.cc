@@ -21,13 +21,11 @@ namespace {
 
 // The capabilities of docs/operating.md.
 constexpr uint64_t kKept = uint64_t{1} << CAP_CHOWN | uint64_t{1} << CAP_FOWNER |
-                           uint64_t{1} << CAP_DAC_OVERRIDE | uint64_t{1} << CAP_SYS_PTRACE |
-                           uint64_t{1} << CAP_CHECKPOINT_RESTORE | uint64_t{1} << CAP_IPC_LOCK |
-                           uint64_t{1} << CAP_MKNOD;
+                           uint64_t{1} << CAP_IPC_LOCK | uint64_t{1} << CAP_MKNOD;
 
 // A list of what is refused, because the driver's own calls are not documented.
 constexpr uint32_t kRefused[] = {
-// other processes; CAP_SYS_PTRACE is kept for /proc/PID/map_files only
+// other processes
 #if !defined(__SANITIZE_ADDRESS__)  // LeakSanitizer looks at the process's own threads by ptrace
     SYS_ptrace,
 #endif

@@ -230,6 +230,8 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     wanted->endpoint = peer->endpoint;
     wanted->owner = {peer->uid, peer->gid};
     wanted->pid = peer->pid;
+    wanted->pid_namespace = peer->pid_namespace;
+    wanted->ticket = peer->ticket;
     wanted->program = Printable(request.program(), kMaxProgram);
     return grpc::Status::OK;
   }

@@ -2,16 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "policy/config/tenant_quota.h"
 #include "policy/eviction.h"
 #include "policy/placement.h"
 #include "policy/policy.h"
 #include "server/session/address_layout.h"
 #include "server/session/session_limits.h"
+#include "server/shared_memory/client_file.h"
 #include "server/shared_memory/shared_region.h"
 
 namespace detshare {
@@ -43,6 +46,11 @@ struct ServerOptions {
   // Another process takes the place of this one if it ends: it is an engine. So sessions whose work
   // does not end count as a lost device.
   bool replaceable = false;
+  // Opens a client's file as OpenClientFile() does, by the client's ticket (Peer::ticket); empty:
+  // this process opens it itself. Any thread may call it.
+  std::function<absl::StatusOr<int>(const std::string& ticket, const ClientMapping& mapping,
+                                    uint64_t bytes)>
+      open_client_file;
   bool lose_device_on_fault = false;  // for tests: a fault loses the device, as on a real GPU
   RegionSizes region;
   SessionLimits limits;

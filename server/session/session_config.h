@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "coroutine_runtime/swap_counters.h"
+#include "server/shared_memory/client_file.h"
 #include "server/shared_memory/owner.h"
 
 namespace detshare {
@@ -26,6 +29,9 @@ struct SessionConfig {
   Owner owner;
   std::string label;  // names the session in the log
   int pid = 0;        // of the client process; 0: unknown
+  // As OpenClientFile(), for files of the client. May wait for the supervisor.
+  std::function<absl::StatusOr<int>(const ClientMapping& mapping, uint64_t bytes)> open_file =
+      OpenClientFile;
   std::string tenant;
   std::string directory;  // the session creates it
   struct OnDevice {

@@ -473,6 +473,10 @@ SessionConfig SessionManager::ConfigOf(uint64_t id, int slot, const SessionReque
   config.slot = slot;
   config.owner = request.owner;
   config.pid = request.pid;
+  config.open_file = [open = options_.open_client_file, ticket = request.ticket](
+                         const ClientMapping& mapping, uint64_t bytes) {
+    return open ? open(ticket, mapping, bytes) : OpenClientFile(mapping, bytes);
+  };
   config.tenant = request.tenant;
   config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid,
                               ", ", request.program, ")");

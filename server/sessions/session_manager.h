@@ -47,8 +47,10 @@ class SharedMemoryObjects;
 
 // A request for a session. What the client says about itself serves only for display.
 struct SessionRequest {
-  Owner owner;  // from SO_PEERCRED, like `pid`
-  int pid = 0;  // 0: in a foreign pid namespace
+  Owner owner;                 // from SO_PEERCRED, like `pid`
+  int pid = 0;                 // 0: in a foreign pid namespace
+  uint64_t pid_namespace = 0;  // as in Peer
+  std::string ticket;          // as in Peer
   std::string tenant, program;
   std::vector<std::string> device_ids;  // indices or UUIDs; empty: all devices
   uint32_t device_count = 0;            // how many of them; 0: as many as the tenant may have

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -61,19 +63,37 @@ int OpenDescriptor(const ClientMapping& mapping, uint64_t bytes) {
   return OpenLink(mapping, absl::StrCat("fd/", mapping.descriptor), bytes);
 }
 
+// Opens a path without links below the client's root directory, which may be a container's. Needs
+// what a debugger needs to read the process. A client without a pid has the daemon's root directory
+// if it is the daemon's user, and not root, which is also the user of containers.
+int OpenBelowRoot(const ClientMapping& mapping, const std::string& path) {
+  std::string root = "/";
+  if (mapping.pid > 0) {
+    root = absl::StrCat("/proc/", mapping.pid, "/root");
+  } else if (mapping.uid == 0 || mapping.uid != geteuid()) {
+    return -1;
+  }
+  const int directory = open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return -1;
+  open_how how{};
+  how.flags = O_RDWR | O_NONBLOCK | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  const int fd = static_cast<int>(syscall(SYS_openat2, directory, path.c_str(), &how, sizeof(how)));
+  close(directory);
+  return fd;
+}
+
 int OpenByName(const ClientMapping& mapping, uint64_t bytes) {
   const std::string& name = mapping.name;
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos) {
     return -1;
   }
-  const int fd = OnlyOwnMemoryFile(
-      open(absl::StrCat("/dev/shm/", name).c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC),
-      mapping.uid, bytes);
+  const int fd =
+      OnlyOwnMemoryFile(OpenBelowRoot(mapping, absl::StrCat("dev/shm/", name)), mapping.uid, bytes);
   if (fd < 0) return -1;
   struct stat file;
-  // The name may mean another file by now, or may mean another file to the daemon than to the
-  // client.
+  // The name may mean another file by now.
   if (fstat(fd, &file) == 0 && file.st_dev == mapping.device && file.st_ino == mapping.inode)
     return fd;
   close(fd);

@@ -47,31 +47,17 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::InternalError(text);
 }
 
-// Opens a file of a session like open(): returns -1 and sets errno on failure. The directory of a
-// session's files may be shared with a container in which the client is root. There the client can
-// put symbolic links and devices in place of the daemon's files. So this follows no link at the
-// last two names of the path, and opens only regular files.
-int OpenIn(const std::string& path, int flags) {
+// Makes a file of a session. Returns -1 and sets errno on failure. The directory of a session's files
+// may be shared with a container in which the client is root. There the client can put symbolic
+// links in place of the daemon's directories. So this follows no link at the last two names of the
+// path.
+int CreateIn(const std::string& path) {
   const size_t slash = path.rfind('/');
   const int directory =
       open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (directory < 0) return -1;
-  const char* const name = path.c_str() + slash + 1;
-  int fd = -1;
-  if ((flags & O_CREAT) != 0) {
-    fd = openat(directory, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-  } else if (const int found = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-             found >= 0) {
-    struct stat status;
-    if (fstat(found, &status) == 0 && S_ISREG(status.st_mode)) {
-      fd = open(absl::StrCat("/proc/self/fd/", found).c_str(), flags | O_CLOEXEC);
-    } else {
-      errno = ENOENT;
-    }
-    const int error = errno;
-    close(found);
-    errno = error;
-  }
+  const int fd = openat(directory, path.c_str() + slash + 1,
+                        O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   const int error = errno;
   close(directory);
   errno = error;
@@ -104,7 +90,9 @@ struct MappedFile::Mapping {
 };
 
 MappedFile::MappedFile() = default;
-MappedFile::~MappedFile() = default;
+MappedFile::~MappedFile() {
+  if (unfinished_ >= 0) close(unfinished_);
+}
 
 uint8_t* MappedFile::data() const { return static_cast<uint8_t*>(mapping_->region.get_address()); }
 uint64_t MappedFile::size() const { return mapping_->region.get_size(); }
@@ -115,7 +103,7 @@ void MappedFile::Remove() {
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string& path,
                                                                uint64_t bytes, uint64_t address,
                                                                Owner owner, uint64_t allocated) {
-  const int fd = OpenIn(path, O_RDWR | O_CREAT | O_EXCL);
+  const int fd = CreateIn(path);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
   absl::Status status;
   int error = posix_fallocate(fd, 0, static_cast<off_t>(std::min(bytes, allocated)));
@@ -148,11 +136,14 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
   if (status.ok() && owner.uid != geteuid() && fchown(fd, owner.uid, owner.gid) != 0) {
     status = ErrnoStatus(errno, absl::StrCat("cannot give ", path, " to user ", owner.uid));
   }
-  close(fd);
   if (!status.ok()) {
+    close(fd);
     RemoveIn(path);
     return status;
   }
+  // The file may be the client's by now, so it may not be possible to open it again.
+  mapped->unfinished_ = allocated < bytes ? fd : -1;
+  if (mapped->unfinished_ < 0) close(fd);
   return mapped;
 }
 
@@ -172,13 +163,15 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Adopt(int fd, uint64_t o
 }
 
 absl::Status MappedFile::Allocate(uint64_t offset, uint64_t bytes) {
-  const int fd = OpenIn(path_, O_RDWR);
-  if (fd < 0 && errno == ENOENT) return absl::NotFoundError(absl::StrCat(path_, " was removed"));
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_));
-  const int error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  close(fd);
-  if (error == 0) return absl::OkStatus();
-  return ErrnoStatus(error, absl::StrCat("no space for ", bytes, " more bytes of ", path_));
+  struct stat file {};
+  if (fstat(unfinished_, &file) != 0 || file.st_nlink == 0)
+    return absl::NotFoundError(absl::StrCat(path_, " was removed"));
+  const int error =
+      posix_fallocate(unfinished_, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  if (error != 0)
+    return ErrnoStatus(error, absl::StrCat("no space for ", bytes, " more bytes of ", path_));
+  if (offset + bytes == size()) close(std::exchange(unfinished_, -1));
+  return absl::OkStatus();
 }
 
 // ---- the session file

@@ -47,8 +47,8 @@ class MappedFile {
 
   uint8_t* data() const;
   uint64_t size() const;
-  // Allocates the space of [offset, offset + bytes). Returns ResourceExhausted if there is none, and
-  // NotFound if the file was removed.
+  // Allocates the space of the next bytes, from `offset`, of a file whose space is not all allocated.
+  // Returns ResourceExhausted if there is none, and NotFound if the file was removed.
   absl::Status Allocate(uint64_t offset, uint64_t bytes);
   // Removes the file's name. The mapping stays.
   void Remove();
@@ -58,6 +58,7 @@ class MappedFile {
   struct Mapping;
   std::unique_ptr<Mapping> mapping_;
   std::string path_;
+  int unfinished_ = -1;  // the file, while some of its space is not allocated
 };
 
 // Sizes of the parts of the session file, in bytes and counts.

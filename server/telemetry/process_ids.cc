@@ -1,7 +1,5 @@
 #include "server/telemetry/process_ids.h"
 
-#include <sys/stat.h>
-
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -25,24 +23,16 @@ std::vector<uint32_t> IdsByDepth(pid_t process) {
   return ids;
 }
 
-uint64_t NamespaceOf(pid_t process) {
-  struct stat status;
-  if (stat(absl::StrCat("/proc/", process, "/ns/pid").c_str(), &status) != 0) return 0;
-  return status.st_ino;
-}
-
 }  // namespace
 
-ProcessIds::ProcessIds(pid_t viewer) {
-  depth_ = static_cast<int>(IdsByDepth(viewer).size()) - 1;
-  if (depth_ > 0) namespace_ = NamespaceOf(viewer);
-}
+ProcessIds::ProcessIds(pid_t viewer, uint64_t viewer_namespace)
+    : depth_(static_cast<int>(IdsByDepth(viewer).size()) - 1), namespace_(viewer_namespace) {}
 
-uint32_t ProcessIds::OfViewer(pid_t process) const {
+uint32_t ProcessIds::OfViewer(pid_t process, uint64_t process_namespace) const {
   const std::vector<uint32_t> ids = IdsByDepth(process);
   if (depth_ < 0 || ids.empty()) return 0;
   if (depth_ == 0) return ids.front();
-  return namespace_ != 0 && NamespaceOf(process) == namespace_ ? ids.back() : 0;
+  return namespace_ != 0 && process_namespace == namespace_ ? ids.back() : 0;
 }
 
 }  // namespace detshare

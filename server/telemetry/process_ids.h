@@ -11,14 +11,15 @@ namespace detshare {
 // container) sees only processes of that namespace, by their ids there.
 class ProcessIds {
  public:
-  // `viewer` is the viewer's id as the daemon sees it; 0 if the daemon sees none.
-  explicit ProcessIds(pid_t viewer);
+  // `viewer` is the viewer's id as the daemon sees it; 0 if the daemon sees none. A namespace is
+  // Peer::pid_namespace.
+  ProcessIds(pid_t viewer, uint64_t viewer_namespace);
   // Returns the process's id for the viewer; 0 if the viewer cannot see the process, or it is gone.
-  uint32_t OfViewer(pid_t process) const;
+  uint32_t OfViewer(pid_t process, uint64_t process_namespace) const;
 
  private:
-  int depth_ = 0;           // depth of the viewer's namespace below the daemon's; -1: unknown
-  uint64_t namespace_ = 0;  // its inode, if depth_ > 0
+  int depth_ = 0;  // depth of the viewer's namespace below the daemon's; -1: unknown
+  const uint64_t namespace_;
 };
 
 }  // namespace detshare

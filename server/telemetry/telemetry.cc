@@ -174,13 +174,13 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
 
   // The client only claims the tenant's name, so it does not see what other users run under that
   // name.
-  const ProcessIds ids(peer.pid);
+  const ProcessIds ids(peer.pid, peer.pid_namespace);
   std::set<uint64_t> sessions;
   for (const auto& [opened, worker] : manager_.Workers()) {
     if (opened.tenant != *tenant || opened.owner.uid != peer.uid) continue;
     const uint64_t id = worker->config().id;
     sessions.insert(id);
-    const uint32_t pid = ids.OfViewer(opened.pid);
+    const uint32_t pid = ids.OfViewer(opened.pid, opened.pid_namespace);
     if (pid == 0) continue;
     for (const SessionDeviceUse& use : worker->device_use()) {
       for (int i = 0; i < reply.devices_size(); ++i) {

@@ -59,7 +59,7 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
                               args.mapping_begin,   args.mapping_end,
                               args.device,          args.inode,
                               args.descriptor,      std::string(payload.begin(), payload.end())};
-  const absl::StatusOr<int> fd = OpenClientFile(mapping, end);
+  const absl::StatusOr<int> fd = session.config().open_file(mapping, end);
   if (!fd.ok()) return reply.Send(fd.status());
   PinnedMemory& pinned = session.memory().pinned();
   const absl::StatusOr<PinnedMemory::Allocation> allocation =

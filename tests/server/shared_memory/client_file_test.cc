@@ -106,6 +106,7 @@ struct Named {
     REQUIRE(ftruncate(fd, kBytes) == 0);
     struct stat file;
     REQUIRE(fstat(fd, &file) == 0);
+    mapping.pid = getpid();
     mapping.uid = geteuid();
     mapping.device = file.st_dev;
     mapping.inode = file.st_ino;
@@ -141,6 +142,11 @@ TEST_CASE("A name of another file than the client names is refused") {
   SECTION("another user's") { mapping.uid += 1; }
   SECTION("a file that is too short") { bytes = kBytes + 1; }
   SECTION("none") { mapping.name.clear(); }
+  SECTION("of a process that has ended") { mapping.pid = INT32_MAX; }
+  SECTION("of another user's process that the daemon does not see") {
+    mapping.pid = 0;
+    mapping.uid += 1;
+  }
   SECTION("a path") { mapping.name = "../shm/" + mapping.name; }
   SECTION("a path from the root") { mapping.name = file.path; }
   SECTION("one that ends early") { mapping.name += std::string("\0x", 2); }

@@ -62,6 +62,9 @@ void ObjectWatch::Run() {
     const absl::Status ended = Follow();
     if (stopped()) return;
     if (std::chrono::steady_clock::now() - begun > kLastingWatch) failures = 0;
+    // What came before the end does not count again, but a server that always ends is not called all
+    // the time.
+    if (std::exchange(progressed_, false)) failures = std::min(failures, 1);
     if (!absl::IsOutOfRange(ended)) {
       version_.clear();
       callbacks_.problem(std::string(ended.message()));
@@ -93,6 +96,7 @@ absl::Status ObjectWatch::Follow() {
     if (version_.empty()) return absl::UnavailableError("the list has no resourceVersion");
     if (stopped()) return absl::CancelledError("stopped");
     callbacks_.listed(objects);
+    progressed_ = true;
   }
   return Stream();
 }
@@ -127,6 +131,7 @@ absl::Status ObjectWatch::Stream() {
     }
     const std::string version = Text(At(object, "metadata", "resourceVersion"));
     if (!version.empty()) version_ = version;
+    progressed_ = true;
     if (type == "ADDED" || type == "MODIFIED" || type == "DELETED")
       callbacks_.changed(object, type == "DELETED");
   }

@@ -49,7 +49,8 @@ class ObjectWatch {
   const ApiServer& api_;
   const std::string list_path_;
   const Callbacks callbacks_;
-  std::string version_;  // of the last object; "": the objects must be listed
+  std::string version_;      // of the last object; "": the objects must be listed
+  bool progressed_ = false;  // Follow() has learned something since Run() looked
 
   mutable Mutex mutex_;
   CondVar wake_;
