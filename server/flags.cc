@@ -70,6 +70,8 @@ void AddInternalFlags(CLI::App& app, Flags& flags) {
   app.add_option("--engine-fd", flags.engine_fd)->group("");
   app.add_option("--admission-fd", flags.admission_fd)->group("");
   app.add_option("--files-fd", flags.files_fd)->group("");
+  app.add_option("--engine-user", flags.engine_user)->group("");
+  app.add_option("--engine-group", flags.engine_group)->group("");
   app.add_option("--engine-idle-ms", flags.engine_idle_ms)->group("");
   app.add_flag("--remove-runtime-dir", flags.remove_runtime_directory)->group("");
   app.add_flag("--soft-lose-device-on-fault", flags.server.lose_device_on_fault)->group("");

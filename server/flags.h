@@ -28,11 +28,13 @@ struct Flags {
   bool remove_runtime_directory = false;       // when the daemon ends
 
   // An engine gets these from the supervisor; "" and -1: this process is no engine.
-  std::string engine;               // its isolation group
-  std::string engine_directory;     // the name of its directory
-  int engine_fd = -1;               // for EngineMember
-  int admission_fd = -1;            // for AdmissionChannel
-  int files_fd = -1;                // for FileChannel
+  std::string engine;            // its isolation group
+  std::string engine_directory;  // the name of its directory
+  int engine_fd = -1;            // for EngineMember
+  int admission_fd = -1;         // for AdmissionChannel
+  int files_fd = -1;             // for FileChannel
+  uint32_t engine_user = 0;      // as EngineUser; 0: the supervisor's user
+  uint32_t engine_group = 0;
   int64_t engine_idle_ms = 30'000;  // the engine offers to end after this time without use
 };
 

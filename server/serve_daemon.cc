@@ -62,6 +62,9 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   Flags& flags = startup->flags;
   EngineChannels channels;
   if (flags.engine_fd < 0) return channels;
+  const EngineUser user{flags.engine_user, flags.engine_group};
+  const bool own_user = user.uid != 0;
+  if (own_user) DETSHARE_RETURN_IF_ERROR(BecomeUser(user));
   DropRights();
   fcntl(flags.engine_fd, F_SETFD, FD_CLOEXEC);
   Daemon::Options& daemon = startup->daemon;
@@ -70,8 +73,14 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
       absl::StrCat(EnginesDirectory(daemon.server.runtime_directory), "/", kSharedByEngines);
   daemon.server.runtime_directory =
       EngineDirectory(daemon.server.runtime_directory, flags.engine_directory);
-  // No other user may see what is in the directory.
-  DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(daemon.server.runtime_directory));
+  if (own_user) {
+    // The supervisor has made its directory. Others it may not use.
+    startup->backend.shared_directory = daemon.server.runtime_directory;
+    daemon.profile_directory.clear();
+  } else {
+    // No other user may see what is in the directory.
+    DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(daemon.server.runtime_directory));
+  }
   DETSHARE_ASSIGN_OR_RETURN(channels.pages, TurnPages::Create());
   daemon.server.replaceable = true;
   daemon.server.turn_page = &channels.pages->own();

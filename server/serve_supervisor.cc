@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "policy/config/user_range.h"
 #include "policy/status_macros.h"
 #include "proto/admin.pb.h"
 #include "proto/mutex.h"
@@ -38,10 +39,12 @@
 #include "server/access/peer_table.h"
 #include "server/base/event_log.h"
 #include "server/base/grpc_limits.h"
+#include "server/base/kept_file.h"
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "server/directories.h"
 #include "server/engines/engine_process.h"
+#include "server/engines/engine_users.h"
 #include "server/engines/engines.h"
 #include "server/engines/isolation_group.h"
 #include "server/reload_report.h"
@@ -66,8 +69,14 @@ using std::chrono::milliseconds;
 constexpr milliseconds kEnginesTimeout(2000);  // for replies of engines
 // For the end of engines that no program uses, when the supervisor ends.
 constexpr milliseconds kReleaseTimeout(2000);
+constexpr size_t kMaxConfiguration = 1 << 20;  // bytes; a longer one is refused
 // Bounds of a list of devices, which must fit a message to an engine.
 constexpr size_t kMaxDeviceIds = 64, kMaxDeviceId = 64;
+
+// No group's directory has this name.
+std::string ConfigurationOfEngines(const std::string& runtime_directory) {
+  return EnginesDirectory(runtime_directory) + "/.config";
+}
 
 // Names the tenants whose limits of memory hold in each engine and not in all together.
 void WarnOfLimits(const Config& config) {
@@ -143,9 +152,11 @@ class Supervisor final : public EndpointHost {
         runtime_directory_(startup.daemon.server.runtime_directory),
         applied_(startup.config),
         groups_(GroupsOf(startup.config)),
+        users_(ParseUserRange(startup.config.engine_users)),
         // The store checks numbers against the devices, which only engines know.
         settings_({}, accounts_, std::numeric_limits<int>::max(), SettingsOf(daemon_.server),
-                  SettingsFile(runtime_directory_)) {}
+                  SettingsFile(runtime_directory_),
+                  users_.has_value() ? EngineUsers(*users_).group() : 0) {}
 
   // Makes the directory of the engines, listens, and serves operators.
   absl::Status Start();
@@ -164,6 +175,11 @@ class Supervisor final : public EndpointHost {
   void End(const TenantEndpoint& endpoint) override;
 
  private:
+  // Keeps a copy of the configuration where engines with users of their own can read it.
+  absl::Status CopyConfiguration() const;
+  bool CopiesConfiguration() const {
+    return users_.has_value() && !startup_.flags.config_file.empty();
+  }
   absl::Status StartServices();
   absl::Status ServeHttp();
   Engines::Options EngineOptions();
@@ -187,6 +203,7 @@ class Supervisor final : public EndpointHost {
   const std::string runtime_directory_;
   Config applied_;  // the configuration in force
   IsolationGroups groups_;
+  const std::optional<UserRange> users_;  // of engines; nothing: engines run as this process's user
   Identity identity_;
   PeerTable peers_;
   Owners owners_;  // of endpoints_
@@ -215,6 +232,7 @@ absl::Status Supervisor::Start() {
   MakeDirectories(daemon_.socket, runtime_directory_);
   // An engine says it only when it starts, with the first program.
   if (startup_.backend.backend != "soft") WarnUnlessOnTmpfs(runtime_directory_);
+  if (users_.has_value()) DETSHARE_RETURN_IF_ERROR(EngineUsers::Check(runtime_directory_));
   DETSHARE_RETURN_IF_ERROR(LockSocket(daemon_.socket));
   DETSHARE_RETURN_IF_ERROR(TakeEnginesDirectory(EnginesDirectory(runtime_directory_)));
   settings_.Keep();
@@ -223,6 +241,7 @@ absl::Status Supervisor::Start() {
   if (daemon_.http.has_value()) DETSHARE_RETURN_IF_ERROR(ServeHttp());
   engines_ = std::make_unique<Engines>(EngineOptions());
   engines_->Adopt();
+  DETSHARE_RETURN_IF_ERROR(CopyConfiguration());
   engines_->Reload();
   arrivals_ = std::make_unique<Arrivals>(
       [this](int connection, Peer peer, const std::optional<std::string>& wish) {
@@ -239,6 +258,14 @@ absl::Status Supervisor::Start() {
   begun.text = absl::StrCat("isolation by ", startup_.config.isolation);
   events_.Add(std::move(begun));
   return absl::OkStatus();
+}
+
+absl::Status Supervisor::CopyConfiguration() const {
+  if (!CopiesConfiguration()) return absl::OkStatus();
+  DETSHARE_ASSIGN_OR_RETURN(const std::string text,
+                            ReadKeptFile(startup_.flags.config_file, kMaxConfiguration));
+  return WriteKeptFile(ConfigurationOfEngines(runtime_directory_), text,
+                       EngineUsers(*users_).group());
 }
 
 absl::Status Supervisor::StartServices() {
@@ -299,8 +326,14 @@ Engines::Options Supervisor::EngineOptions() {
   // An engine would choose another directory if the service manager has made the socket at a path
   // that the configuration does not name, or if the file names another path by now.
   options.command.insert(options.command.end(), {"--runtime-dir", runtime_directory_});
+  if (CopiesConfiguration()) {
+    options.command = CommandWithout(options.command, {"--config"});
+    options.command.insert(options.command.end(),
+                           {"--config", ConfigurationOfEngines(runtime_directory_)});
+  }
   options.runtime_directory = runtime_directory_;
   options.limits = LimitsOfSessions(startup_.config);
+  options.users = users_;
   options.running = &running_;
   options.refuse = [this](int connection, absl::Status why) {
     std::optional<Peer> peer = ReadPeer(connection);
@@ -447,6 +480,7 @@ void Supervisor::Refuse(int connection, Peer peer) {
 
 absl::StatusOr<ReloadReport> Supervisor::Apply() {
   DETSHARE_ASSIGN_OR_RETURN(const Config wanted, ReadConfiguration(startup_.flags));
+  DETSHARE_RETURN_IF_ERROR(CopyConfiguration());
   Daemon::Options options = daemon_;
   BackendOptions unused;
   ApplyConfig(wanted, &options, &unused);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "policy/config/listen_address.h"
+#include "policy/config/user_range.h"
 
 namespace detshare {
 namespace {
@@ -69,6 +70,14 @@ constexpr ConfigSetting kSettings[] = {
              "a fault of one ends the others: none: all programs of the host; user: those of one "
              "user; tenant: those of one tenant; group: those of all tenants that name the same "
              "group, so that they run side by side in space (docs/security.md)"},
+    {.section = "daemon",
+     .key = "engine_users",
+     .flag = "engine-users",
+     .field = &Config::engine_users,
+     .type = "UIDS",
+     .computed = "none: engines run as the daemon's user",
+     .help = "With isolation other than none: user IDs that nothing else on the host uses. Each "
+             "engine runs as one of them, without capabilities (docs/security.md)"},
     {.section = "daemon",
      .key = "profile_dir",
      .flag = "profile-dir",
@@ -493,6 +502,8 @@ std::string Allowed(const ConfigSetting& setting) {
   if (std::holds_alternative<std::string Config::*>(setting.field)) {
     if (setting.type == "OCTAL") return "an octal number up to 0777 in quotes, as \"0660\"";
     if (setting.type == "ADDRESS") return std::string(kListenAddressForms);
+    if (setting.type == "UIDS")
+      return "a range of at most 65536 user IDs above 0, as \"2000000000-2000000999\"";
     if (setting.type == "PATH" || setting.type == "DIR") return "an absolute path";
     if (setting.type == "NAME") return "the name of a policy, or the path of a shared object";
     return "a text";
@@ -529,6 +540,8 @@ absl::Status SetFromText(const ConfigSetting& setting, absl::string_view text, C
               (text.size() < 4 || text[0] == '0');
   } else if (setting.type == "ADDRESS") {
     allowed = allowed && ParseListenAddress(text).ok();
+  } else if (setting.type == "UIDS") {
+    allowed = ParseUserRange(text).has_value();
   } else if (text.empty()) {
     allowed = false;
   }

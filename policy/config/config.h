@@ -43,6 +43,7 @@ struct Config {
   std::string log_level = "info";
   std::string unlisted_tenants = "allow";
   std::string isolation = "none";
+  std::string engine_users;
   std::string profile_dir;
   std::string admin_group = "detshare-admin";
   int64_t session_slots = 0;

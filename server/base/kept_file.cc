@@ -1,6 +1,7 @@
 #include "server/base/kept_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,10 +13,11 @@
 
 namespace detshare {
 
-absl::Status WriteKeptFile(const std::string& path, absl::string_view text) {
+absl::Status WriteKeptFile(const std::string& path, absl::string_view text, gid_t readers) {
   const std::string fresh = path + ".new";
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   bool written = fd >= 0;
+  if (readers != 0) written = written && fchown(fd, -1, readers) == 0 && fchmod(fd, 0640) == 0;
   while (written && !text.empty()) {
     const ssize_t bytes = write(fd, text.data(), text.size());
     written = bytes > 0;

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -72,24 +73,49 @@ constexpr int kEngineFd = 3, kAdmissionFd = 4, kFilesFd = 5;
 // the others waiting.
 constexpr int kMaxAtOnce = 64;
 
+// Where the driver keeps code that it compiled.
+constexpr char kCachePath[] = "CUDA_CACHE_PATH=";
+constexpr char kCachesOfEngines[] = "engines";
+
+// Makes the group's folder for such code, below this process's own, and returns the engine's setting
+// of the variable; "" if this process has none.
+std::string CacheFor(const EngineUser& user, const std::string& group) {
+  const char* const all = getenv(std::string(kCachePath, sizeof(kCachePath) - 2).c_str());
+  if (user.uid == 0 || all == nullptr || *all == '\0') return "";
+  const std::string engines = absl::StrCat(all, "/", kCachesOfEngines);
+  const std::string path = absl::StrCat(engines, "/", DirectoryName(group));
+  mkdir(engines.c_str(), 0711);  // may be there
+  // Engines may pass through, and read no folder but their own.
+  for (const std::string& passed : {std::string(all), engines}) {
+    if (chmod(passed.c_str(), 0711) != 0)
+      LogWarning("engines do not reach ", passed, ": ", ErrnoText(errno));
+  }
+  if (const absl::Status given = GiveTreeTo(user, path); !given.ok())
+    LogWarning("the driver keeps no code for isolation group ", group, ": ",
+               std::string(given.message()));
+  return kCachePath + path;
+}
+
 // Starts a process of `program`, which inherits the standard descriptors and `descriptors`, each by
-// its number there, above those. posix_spawn runs no code of the daemon in the child, because
+// its number there, above those. `cache` is its setting of CUDA_CACHE_PATH, or "". posix_spawn runs no code of the daemon in the child, because
 // another thread may hold any lock.
 absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string> command,
-                            const std::map<int, int>& descriptors) {
+                            const std::map<int, int>& descriptors, std::string cache) {
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   // The service manager's variables are meant for the supervisor only.
-  constexpr std::string_view kOwn[] = {
+  std::vector<std::string_view> own = {
       "NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "LISTEN_FDS=", "LISTEN_PID="};
+  if (!cache.empty()) own.push_back(kCachePath);
   std::vector<char*> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (std::none_of(std::begin(kOwn), std::end(kOwn), [&](std::string_view own) {
-          return std::string_view(*variable).starts_with(own);
+    if (std::none_of(own.begin(), own.end(), [&](std::string_view name) {
+          return std::string_view(*variable).starts_with(name);
         }))
       environment.push_back(*variable);
   }
+  if (!cache.empty()) environment.push_back(cache.data());
   environment.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   if (const int error = posix_spawn_file_actions_init(&actions); error != 0)
@@ -194,6 +220,7 @@ struct Engines::Channels {
 
 Engines::Engines(Options options)
     : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (options_.users.has_value()) users_.emplace(*options_.users);
   book_.SetLimits(options_.limits);
 }
 
@@ -363,6 +390,13 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
     return absl::UnavailableError(
         absl::StrCat("too many programs wait for the engine of isolation group ", group));
   }
+  const uid_t user = engine->second.listed.user();
+  // Only the engine makes files there.
+  if (user != 0 && connection.endpoint != nullptr &&
+      fchown(connection.endpoint->sessions_fd, user, users_->group()) != 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot give the endpoint's directory to the engine: ", ErrnoText(errno)));
+  }
   engine->second.waiting.push_back(connection);
   engine->second.waiting.back().ticket = key_.TicketFor(connection.pid, connection.uid);
   Flush(engine->second);
@@ -446,13 +480,36 @@ void Engines::CloseEndpoint(uint64_t endpoint) {
   }
 }
 
+absl::StatusOr<EngineUser> Engines::UserFor(const std::string& group) {
+  if (!users_.has_value()) return EngineUser();
+  std::set<uid_t> taken;
+  for (const auto& [number, engine] : engines_) {
+    const uid_t user = engine.listed.user();
+    // Engines of one group belong to the same programs, which may use both for a while.
+    if (user != 0 && engine.info.group == group) return EngineUser{user, users_->group()};
+    taken.insert(user);
+  }
+  const std::optional<uid_t> user = users_->Choose(taken);
+  if (!user.has_value())
+    return absl::ResourceExhaustedError(
+        "all users of engine_users have engines: let programs of other groups end, or let an "
+        "operator give the daemon more users");
+  return EngineUser{*user, users_->group()};
+}
+
 absl::Status Engines::Begin(const std::string& group, Engine* engine) {
-  DETSHARE_ASSIGN_OR_RETURN(const Channels channels, Channels::Make());
+  DETSHARE_ASSIGN_OR_RETURN(const EngineUser user, UserFor(group));
   const std::string directory = FreeDirectory(group);
   const std::string path = EngineDirectory(options_.runtime_directory, directory);
   std::error_code ignored;
   std::filesystem::remove_all(path, ignored);  // a supervisor that was killed may have left it
   std::vector<std::string> command = options_.command;
+  if (user.uid != 0) {
+    DETSHARE_RETURN_IF_ERROR(MakeDirectoryFor(user, path));
+    command.insert(command.end(), {"--engine-user", absl::StrCat(user.uid), "--engine-group",
+                                   absl::StrCat(user.gid)});
+  }
+  DETSHARE_ASSIGN_OR_RETURN(const Channels channels, Channels::Make());
   for (const std::string& more :
        {std::string("--engine"), group, std::string("--engine-directory"), directory,
         std::string("--engine-fd"), absl::StrCat(kEngineFd), std::string("--admission-fd"),
@@ -463,7 +520,8 @@ absl::Status Engines::Begin(const std::string& group, Engine* engine) {
       Spawn(options_.program.empty() ? "/proc/self/exe" : options_.program, std::move(command),
             {{kEngineFd, channels.messages.engine},
              {kAdmissionFd, channels.admission.engine},
-             {kFilesFd, channels.files.engine}});
+             {kFilesFd, channels.files.engine}},
+            CacheFor(user, group));
   channels.CloseEngineEnds();
   const pid_t pid = begun.value_or(-1);
   const int process = begun.ok() ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
@@ -486,6 +544,7 @@ absl::Status Engines::Begin(const std::string& group, Engine* engine) {
   engine->listed.set_start_time(StartTimeOf(pid).value_or(0));
   engine->listed.set_version(kVersion);
   engine->listed.set_protocol(kEngineProtocol);
+  engine->listed.set_user(user.uid);
   engine->process = process;
   engine->channel = channels.messages.supervisor;
   engine->admission = channels.admission.supervisor;

@@ -24,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,7 @@
 #include "server/engines/client_ticket.h"
 #include "server/engines/engine_channel.h"
 #include "server/engines/engine_process.h"
+#include "server/engines/engine_users.h"
 #include "server/engines/file_channel.h"
 #include "server/engines/running_engines.h"
 #include "server/engines/session_book.h"
@@ -60,6 +62,8 @@ class Engines {
     std::string program;            // the executable; "": this process's own
     std::string runtime_directory;  // has the engines' directories; an ended engine's is removed
     SessionBook::Limits limits;     // over all engines
+    // The users as which engines run; nothing: as this process's user. EngineUsers::Check() was ok.
+    std::optional<UserRange> users;
     RunningEngines* running = nullptr;  // is told which engines run; outlives this object
     // Owns the connection, which no engine will serve. `why` is for the client.
     std::function<void(int connection, absl::Status why)> refuse;
@@ -128,6 +132,9 @@ class Engines {
   using Running = std::map<uint32_t, Engine>;  // by their numbers
 
   absl::Status Begin(const std::string& group, Engine* engine);
+  // Returns the user as which the group's next engine runs; uid 0: as this process's user. Returns
+  // ResourceExhausted if all users are taken.
+  absl::StatusOr<EngineUser> UserFor(const std::string& group);
   // Takes over a listed engine whose process runs.
   void Adopt(const proto::ListedEngine& listed, int process);
   // The channels to an engine, and their other ends.
@@ -172,6 +179,7 @@ class Engines {
   Running engines_;
   SessionBook book_;
   TicketKey key_ = TicketKey::Random();
+  std::optional<EngineUsers> users_;
   uint64_t reserved_ = 0;  // the saved list's next_session
   std::map<std::string, Clock::time_point>
       failed_;  // groups whose engine ended soon after it began

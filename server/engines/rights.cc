@@ -1,10 +1,12 @@
 #include "server/engines/rights.h"
 
+#include <grp.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/base/errno_text.h"
 #include "server/base/logging.h"
 
@@ -83,6 +86,25 @@ void FilterCalls() {
 }
 
 }  // namespace
+
+absl::Status BecomeUser(const EngineUser& user) {
+  // Instead of CAP_IPC_LOCK.
+  const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
+  rlimit before{};
+  if (setrlimit(RLIMIT_MEMLOCK, &unlimited) != 0 && getrlimit(RLIMIT_MEMLOCK, &before) == 0 &&
+      before.rlim_cur != RLIM_INFINITY) {
+    LogWarning("the engine may lock ", before.rlim_cur,
+               " bytes of memory: let the service manager allow more (LimitMEMLOCK=infinity)");
+  }
+  if (setgroups(0, nullptr) != 0 || setresgid(user.gid, user.gid, user.gid) != 0 ||
+      setresuid(user.uid, user.uid, user.uid) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the engine cannot become user ", user.uid, ": ", ErrnoText(errno)));
+  }
+  // The change of the user has taken this process's own files in /proc from it.
+  prctl(PR_SET_DUMPABLE, 1);
+  return absl::OkStatus();
+}
 
 void DropRights() {
   DropCapabilities();

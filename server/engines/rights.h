@@ -2,7 +2,15 @@
 // driver's for example, gives little to the program that finds it.
 #pragma once
 
+#include "absl/status/status.h"
+#include "server/engines/engine_users.h"
+
 namespace detshare {
+
+// Becomes the user and the group, with no other groups and no capabilities. Memory may be locked
+// without limit, as far as this process may allow it. Called by root, before the process has other
+// threads. Returns PermissionDenied if this process may not do it.
+absl::Status BecomeUser(const EngineUser& user);
 
 // Gives up, for this process and all that it starts: new privileges by execution, capabilities that
 // are not in the table of docs/operating.md, and the system calls that no part of the daemon or of

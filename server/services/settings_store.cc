@@ -242,12 +242,14 @@ std::string SettingsFile(const std::string& runtime_directory) {
 }
 
 SettingsStore::SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts,
-                             int sm_count, const proto::Settings& initial, std::string file)
+                             int sm_count, const proto::Settings& initial, std::string file,
+                             gid_t readers)
     : schedulers_(std::move(schedulers)),
       accounts_(accounts),
       sm_count_(sm_count),
       device_count_(schedulers_.empty() ? std::numeric_limits<size_t>::max() : schedulers_.size()),
       file_(std::move(file)),
+      readers_(readers),
       current_(std::make_unique<proto::Settings>(initial)),
       configured_(std::make_unique<proto::Settings>(initial)) {}
 
@@ -417,7 +419,7 @@ void SettingsStore::Save() {
   if (file_.empty()) return;
   std::string text;
   google::protobuf::TextFormat::PrintToString(*current_, &text);
-  if (const absl::Status written = WriteKeptFile(file_, text); !written.ok()) {
+  if (const absl::Status written = WriteKeptFile(file_, text, readers_); !written.ok()) {
     LogWarning("the settings are not kept: ", std::string(written.message()),
                "; a daemon that replaces this one will begin with its flags");
   }

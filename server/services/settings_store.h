@@ -3,6 +3,8 @@
 // replaces this one.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,10 +48,10 @@ class SettingsStore {
   static constexpr int kMaxTenants = 1000;
 
   // `initial` is in force already. `file` keeps the settings after a change; empty: nothing keeps
-  // them. The schedulers and the accounts outlive this object. Without schedulers, as in the
+  // them. A group `readers` may read it; 0: none. The schedulers and the accounts outlive this object. Without schedulers, as in the
   // supervisor, settings may name any number of devices.
   SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
-                const proto::Settings& initial, std::string file);
+                const proto::Settings& initial, std::string file, gid_t readers = 0);
   ~SettingsStore();
 
   proto::Settings current() const;
@@ -96,6 +98,7 @@ class SettingsStore {
   const int sm_count_;
   const size_t device_count_;
   const std::string file_;
+  const gid_t readers_;
   mutable Mutex mutex_;
   const std::unique_ptr<proto::Settings> current_ ABSL_PT_GUARDED_BY(mutex_);
   // The configuration's, as Replace() got them.

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <boost/interprocess/exceptions.hpp>
-#include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/mapped_region.hpp>
 #include <cerrno>
 #include <cstring>
@@ -22,6 +21,7 @@
 #include "server/base/errno_text.h"
 #include "server/base/futex.h"
 #include "server/base/logging.h"
+#include "server/shared_memory/access_list.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -64,6 +64,12 @@ int CreateIn(const std::string& path) {
   return fd;
 }
 
+// Gives the file to its user, or lets the user use it if this process may give nothing away.
+bool Give(int fd, Owner owner) {
+  if (owner.uid == geteuid() || fchown(fd, owner.uid, owner.gid) == 0) return true;
+  return errno == EPERM && LetUserUse(fd, owner.uid);
+}
+
 void RemoveIn(const std::string& path) {
   const size_t slash = path.rfind('/');
   const int directory =
@@ -73,7 +79,14 @@ void RemoveIn(const std::string& path) {
   close(directory);
 }
 
-ipc::mapped_region MapAnywhere(const ipc::file_mapping& file, uint64_t bytes) {
+// An open file that mapped_region can map. A path to it would be checked again, and the file may be
+// one that this process could not open itself.
+struct OpenFile {
+  int fd;
+  ipc::mapping_handle_t get_mapping_handle() const { return {fd, false}; }
+};
+
+ipc::mapped_region MapAnywhere(OpenFile file, uint64_t bytes) {
   try {
     return ipc::mapped_region(file, ipc::read_write, 0, bytes, FreshAddress(bytes));
   } catch (const ipc::interprocess_exception&) {
@@ -85,7 +98,6 @@ ipc::mapped_region MapAnywhere(const ipc::file_mapping& file, uint64_t bytes) {
 }  // namespace
 
 struct MappedFile::Mapping {
-  ipc::file_mapping file;
   ipc::mapped_region region;
 };
 
@@ -121,19 +133,17 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
   mapped->path_ = path;
   if (status.ok()) {
     try {
-      // Maps the file that was made, even if its name means another file by now.
-      ipc::file_mapping file(absl::StrCat("/proc/self/fd/", fd).c_str(), ipc::read_write);
       ipc::mapped_region region =
-          address == 0 ? MapAnywhere(file, bytes)
-                       : ipc::mapped_region(file, ipc::read_write, 0, bytes,
+          address == 0 ? MapAnywhere(OpenFile{fd}, bytes)
+                       : ipc::mapped_region(OpenFile{fd}, ipc::read_write, 0, bytes,
                                             reinterpret_cast<void*>(address), MAP_FIXED_NOREPLACE);
       // The descriptor need not stay open: a session may have many files.
-      mapped->mapping_.reset(new Mapping{ipc::file_mapping(), std::move(region)});
+      mapped->mapping_.reset(new Mapping{std::move(region)});
     } catch (const ipc::interprocess_exception& error) {
       status = absl::ResourceExhaustedError(absl::StrCat("cannot map ", path, ": ", error.what()));
     }
   }
-  if (status.ok() && owner.uid != geteuid() && fchown(fd, owner.uid, owner.gid) != 0) {
+  if (status.ok() && !Give(fd, owner)) {
     status = ErrnoStatus(errno, absl::StrCat("cannot give ", path, " to user ", owner.uid));
   }
   if (!status.ok()) {
@@ -150,12 +160,10 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Adopt(int fd, uint64_t offset,
                                                               uint64_t bytes, uint64_t address) {
   std::unique_ptr<MappedFile> mapped(new MappedFile());
-  const std::string path = absl::StrCat("/proc/self/fd/", fd);
   try {
-    ipc::file_mapping file(path.c_str(), ipc::read_write);
-    ipc::mapped_region region(file, ipc::read_write, static_cast<ipc::offset_t>(offset), bytes,
-                              reinterpret_cast<void*>(address), MAP_FIXED_NOREPLACE);
-    mapped->mapping_.reset(new Mapping{ipc::file_mapping(), std::move(region)});
+    ipc::mapped_region region(OpenFile{fd}, ipc::read_write, static_cast<ipc::offset_t>(offset),
+                              bytes, reinterpret_cast<void*>(address), MAP_FIXED_NOREPLACE);
+    mapped->mapping_.reset(new Mapping{std::move(region)});
   } catch (const ipc::interprocess_exception& error) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot map a file: ", error.what()));
   }

@@ -201,7 +201,7 @@ uint64_t TestClient::Allocate(uint64_t bytes, int* result) {
   wire::cuMemAlloc_v2_Reply body{};
   const int status = ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{bytes}, &body);
   if (result != nullptr) *result = status;
-  return body.address;
+  return status == 0 ? body.address : 0;  // the body may be that of an earlier reply
 }
 
 wire::cuMemcpyAsync TestClient::CopyOf(wire::Location destination, wire::Location source,

@@ -157,7 +157,8 @@ TEST_CASE("A number is printed with all of its digits") {
 TEST_CASE("All mistakes are reported at once, with line, column and the allowed values") {
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
-        "log_level, unlisted_tenants, isolation, profile_dir, admin_group, session_slots, spin_us, "
+        "log_level, unlisted_tenants, isolation, engine_users, profile_dir, admin_group, "
+        "session_slots, spin_us, "
         "client_spin_us, staging_mib, image_store_mib, swap_memory, cuda_driver, cuda_sm_group, "
         "preemption, max_sessions\n");
   CHECK(Problems("[daemon]\nisolation = \"strict\"\n") ==
@@ -175,6 +176,12 @@ TEST_CASE("All mistakes are reported at once, with line, column and the allowed 
   CHECK_THAT(Problems("[daemon]\nsocket = \"relative\"\n"), Catch::Contains("an absolute path"));
   CHECK_THAT(Problems("[daemon]\nsocket_mode = \"0999\"\n"), Catch::Contains("octal"));
   CHECK_THAT(Problems("[daemon]\nsocket_mode = \"6777\"\n"), Catch::Contains("octal"));
+  for (const char* const users :
+       {"", "5", "1000-", "-5", "0-9", "9-8", "1-4294967294", "1-70000", "1-2-3", "a-b", " 1-2"}) {
+    CHECK_THAT(Problems(std::string("[daemon]\nengine_users = \"") + users + "\"\n"),
+               Catch::Contains("engine_users is a range of at most 65536 user IDs above 0"));
+  }
+  CHECK(Problems("[daemon]\nengine_users = \"2000000000-2000000999\"\n").empty());
   CHECK_THAT(Problems("[daemon]\ncuda_sm_group = 3\n"), Catch::Contains("8 or 2, not 3"));
   CHECK(Problems("[daemon]\npreemption = \"on\"\n") ==
         "f:2:14: preemption is auto or off, not \"on\"\n");

@@ -162,7 +162,7 @@ TEST_CASE("A request for another port is refused") {
 
 TEST_CASE("Malformed requests get an error and are closed") {
   Served served;
-  for (const std::string text :
+  for (const std::string& text :
        {std::string("\r\n\r\n\r\n"), std::string("GET\r\n\r\n"),
         std::string("GET / HTTP/9.9\r\n\r\n"), std::string("GET / HTTP/1.1\r\nNo colon\r\n\r\n"),
         std::string("\x16\x03\x01\x02\0\x01\0\x01", 8) + "\r\n\r\n",
