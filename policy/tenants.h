@@ -7,6 +7,7 @@
 
 namespace detshare::policy {
 
+// Of a tenant. Configurations and operators may set it, too.
 inline constexpr double kMaxWeight = 1e6;
 
 // InvalidArgument, with the tenant and the reason, for a name that occurs twice, a weight that is

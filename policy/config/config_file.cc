@@ -33,6 +33,7 @@
 #include "absl/strings/str_split.h"
 #include "policy/registry.h"
 #include "policy/status_macros.h"
+#include "policy/tenants.h"
 
 namespace detshare {
 namespace {
@@ -280,7 +281,7 @@ class Reader {
         expected = "two numbers of SMs in quotes, as \"32..132\"";
     } else if (const auto* number = std::get_if<double policy::Tenant::*>(&found->field)) {
       const std::optional<double> value = node.is_number() ? node.value<double>() : std::nullopt;
-      if (!value.has_value() || !(*value > 0) || *value > 1e6) {
+      if (!value.has_value() || !(*value > 0) || *value > policy::kMaxWeight) {
         expected = "a number above 0, up to 1000000";
       } else {
         tenant->tenant.*(*number) = *value;

@@ -15,6 +15,7 @@
 #include "policy/config/config.h"
 #include "policy/registry.h"
 #include "policy/status_macros.h"
+#include "policy/tenants.h"
 #include "proto/admin.pb.h"
 #include "server/base/kept_file.h"
 #include "server/base/logging.h"
@@ -23,7 +24,6 @@
 namespace detshare {
 namespace {
 
-constexpr double kMaxWeight = 1e6;
 constexpr policy::Nanoseconds kLongestObjective = 3600 * policy::kSecond;
 constexpr size_t kMaxNameBytes = 64;  // of a tenant's name in a message
 constexpr size_t kMaxFileBytes = 4 << 20;
@@ -167,7 +167,7 @@ absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int
   }
   if (setting.has_weight()) {
     tenant.weight = setting.weight();
-    if (!(tenant.weight > 0) || !(tenant.weight <= kMaxWeight))
+    if (!(tenant.weight > 0) || !(tenant.weight <= policy::kMaxWeight))
       return OutOfRange(tenant.name, "the weight", "above 0, and at most 1000000");
   }
   tenant.sm_percent = setting.sm_percent();

@@ -186,7 +186,8 @@ std::pair<absl::Status, TestReply> TestClient::CallBytes(Op op, std::span<const 
   call.set_args(args.data(), args.size());
   proto::CallReply reply;
   connection_->Use();
-  const grpc::Status status = CallInParts(*connection_->control, call, payload, &reply);
+  const grpc::Status status =
+      CallInParts(*connection_->control, call, payload, &reply, call_timeout);
   return {absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message()),
           TestReply(reply.result(), reply.body())};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -94,6 +95,10 @@ class TestClient {
                                           uint64_t session = 0) {
     return CallBytes(op, {reinterpret_cast<const char*>(&args), sizeof(args)}, payload, session);
   }
+  std::pair<absl::Status, TestReply> CallBytes(Op op, std::span<const char> args,
+                                               const std::string& payload, uint64_t session = 0);
+  // How long a call may take; 0: without limit.
+  std::chrono::milliseconds call_timeout{0};
 
   // ---- short forms of calls
 
@@ -120,8 +125,6 @@ class TestClient {
  private:
   struct Connection;
   TestClient(const std::string& socket, std::unique_ptr<Connection> connection);
-  std::pair<absl::Status, TestReply> CallBytes(Op op, std::span<const char> args,
-                                               const std::string& payload, uint64_t session);
 
   const std::string socket_;
   const std::unique_ptr<Connection> connection_;

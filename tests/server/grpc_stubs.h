@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,11 +24,14 @@ inline std::unique_ptr<proto::Control::Stub> ControlOf(TestClient& client) {
   return proto::Control::NewStub(client.ClientChannel());
 }
 
-// Makes a control call whose payload crosses in parts. Sets the request's size of the payload.
+// Makes a control call whose payload crosses in parts. Sets the request's size of the payload. The
+// call may take as long as `timeout`; 0: any time.
 inline grpc::Status CallInParts(proto::Control::Stub& stub, proto::CallRequest request,
-                                std::string_view payload, proto::CallReply* reply) {
+                                std::string_view payload, proto::CallReply* reply,
+                                std::chrono::milliseconds timeout = {}) {
   request.set_payload_bytes(payload.size());
   grpc::ClientContext context;
+  if (timeout.count() != 0) context.set_deadline(std::chrono::system_clock::now() + timeout);
   const auto writer = stub.Call(&context, reply);
   proto::CallPart part;
   *part.mutable_request() = std::move(request);
