@@ -23,7 +23,7 @@ fail() {
 in_root() { rpm --root "$root" --dbpath /var/lib/rpm "$@"; }
 
 mkdir -p "$work/again" "$root/var/lib/rpm"
-COMPRESSION_LEVEL=1 SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$built" "$work/again" 0.2.0 rpm
+COMPRESSION_LEVEL=0 SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$built" "$work/again" 0.2.0 rpm
 for package in "$work"/again/*.rpm; do
   cmp "$package" "$packages/$(basename "$package")" || fail "the same files do not give the same packages"
 done
