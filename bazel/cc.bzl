@@ -9,31 +9,20 @@ _GRPC = [
     "//third_party/shim:grpc",
 ]
 
-# Tests that simulate hours of a device, and make millions of assertions. Other tests take longer to compile than to run.
-_OPTIMISED_TESTS = ["tests/coroutine_runtime", "tests/policy", "tests/tools/sim"]
-
-def _is_optimised(package):
-    """Whether the tests of a package are compiled with optimisation."""
-    return [p for p in _OPTIMISED_TESTS if package == p or package.startswith(p + "/")] != []
-
 def _precompiled(deps, precompiled):
     """Returns (deps, copts) that make the compiler read a header of //third_party/precompiled first."""
-    package = native.package_name()
     if precompiled == "none":
         return [], []
-    level = []
     if precompiled == "auto":
-        if package == "tests" or package.startswith("tests/"):
-            optimised = _is_optimised(package)
-            precompiled = "optimised_test" if optimised else "test"
-            level = ["-O1"] if optimised else ["-O0"]
+        if native.package_name().startswith("tests"):
+            precompiled = "test"
         else:
             precompiled = "grpc" if [d for d in deps if d in _GRPC] else "standard"
     off = "//third_party/precompiled:off"
     header = "third_party/precompiled/%s.h" % precompiled
     return (
         select({off: [], "//conditions:default": ["//third_party/precompiled:" + precompiled]}),
-        select({off: [], "//conditions:default": ["-include", "$(BINDIR)/" + header] + level}),
+        select({off: [], "//conditions:default": ["-include", "$(BINDIR)/" + header]}),
     )
 
 def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
@@ -45,7 +34,7 @@ def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precom
       textual_hdrs: as in cc_library.
       deps: its dependencies.
       copts: its options for the compiler.
-      precompiled: which one: "standard", "grpc", "test", "optimised_test", "none", or "auto" (one of the tests', which hold Catch, below tests/; else
+      precompiled: which one: "standard", "grpc", "test", "none", or "auto" ("test", which holds Catch, below tests/; else
         "grpc" for a target that names gRPC or Protocol Buffers among its dependencies; else "standard").
       **kwargs: other attributes.
     """

@@ -22,7 +22,7 @@ def _precompiled_header_impl(ctx):
             feature_configuration = features,
             cc_toolchain = toolchain,
             use_pic = True,
-            user_compile_flags = fragment.copts + fragment.cxxopts + ctx.attr.copts,
+            user_compile_flags = fragment.copts + fragment.cxxopts,
         ),
     )
     ctx.actions.run(
@@ -44,7 +44,6 @@ def _precompiled_header_impl(ctx):
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
     attrs = {
-        "copts": attr.string_list(doc = "Options of the sources that read it. g++ refuses it if only one of both optimises."),
         "includes": attr.string_list(doc = "The headers, as between < and >."),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
