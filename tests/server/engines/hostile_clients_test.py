@@ -46,10 +46,15 @@ def main():
     users = own_users()
     if not users:
         print("NOT TESTED: engines with users of their own, and hostile users")
+    # Without limits clients may fill the host's memory, which is no defect.
+    configuration = os.path.join(folder, "detshare.toml")
+    with open(configuration, "w", encoding="utf-8") as file:
+        file.write('[tenant_defaults]\nmemory = "32MiB"\npinned_memory = "64MiB"\n')
+    os.chmod(configuration, 0o600)
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
         daemon = subprocess.Popen(
-            [wanted.daemon or wanted.detshared, "--socket", socket, "--socket-mode=666", "--isolation=tenant", "--backend=soft", "--soft-memory=64MiB",
-             "--soft-threads=1", "--engine-idle-ms=300", *users], stderr=log)
+            [wanted.daemon or wanted.detshared, "--socket", socket, "--socket-mode=666", "--config", configuration, "--isolation=tenant", "--backend=soft",
+             "--soft-memory=64MiB", "--soft-threads=1", "--engine-idle-ms=300", *users], stderr=log)
     for _ in range(HANG_SECONDS * 10):
         if os.path.exists(socket) or daemon.poll() is not None:
             break
@@ -103,7 +108,7 @@ def main():
     with open(os.path.join(folder, "log"), encoding="utf-8", errors="replace") as file:
         lines = file.readlines()
     failures += [f"the log says: {line.strip()}" for line in lines if CRASHES.search(line)][:20]
-    left = [name for _, _, names in os.walk(folder) for name in names if name not in ("log", "d.sock.lock")]
+    left = [name for _, _, names in os.walk(folder) for name in names if name not in ("log", "d.sock.lock", "detshare.toml")]
     if left:
         failures.append(f"files are left: {left[:5]}")
     if failures:
