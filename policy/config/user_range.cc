@@ -1,8 +1,6 @@
 #include "policy/config/user_range.h"
 
 #include <algorithm>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"

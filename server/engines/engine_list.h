@@ -1,7 +1,7 @@
 // The supervisor's list of its engines, which lets the supervisor that replaces it find them.
 //
 // Only the supervisor writes the list, so an engine cannot claim to be that of another group. An
-// engine's process runs as the same user, though (docs/security.md).
+// engine's process runs as the same user, though, unless it has one of its own (docs/security.md).
 #pragma once
 
 #include <sys/types.h>

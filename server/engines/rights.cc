@@ -22,7 +22,7 @@
 namespace detshare {
 namespace {
 
-// The capabilities of docs/operating.md.
+// As docs/operating.md says of engines.
 constexpr uint64_t kKept = uint64_t{1} << CAP_CHOWN | uint64_t{1} << CAP_FOWNER |
                            uint64_t{1} << CAP_IPC_LOCK | uint64_t{1} << CAP_MKNOD;
 

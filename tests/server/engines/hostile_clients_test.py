@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Hostile clients of some tenants, while programs of other tenants check every bit.
 
-  hostile_clients_test.py [--seconds N] [--daemon DETSHARED] --seed=FILE... DETSHARED HOSTILE PROGRAM LIBCUDA...
+  hostile_clients_test.py [--seconds N] [--daemon DETSHARED] DETSHARED HOSTILE PROGRAM LIBCUDA... --seeds FILE...
 
 No engine crashes, no innocent program notices, and nothing is left. CONTRIBUTING.md has the commands for an hour with a sanitizer.
 """
@@ -34,7 +34,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--daemon", type=os.path.abspath, help="another DETSHARED")
     parser.add_argument("--hostile-clients", type=int, default=3)
-    parser.add_argument("--seed", action="append", required=True, help="an input of control_call_fuzzer")
+    parser.add_argument("--seeds", nargs="+", required=True, help="inputs of control_call_fuzzer")
     for name in ("detshared", "hostile", "program"):
         parser.add_argument(name, type=os.path.abspath)
     parser.add_argument("libcuda", nargs="+")
@@ -67,7 +67,7 @@ def main():
         if program.stdout.readline() != "begun\n":
             failures.append("an innocent program does not begin")
     hostile = [subprocess.Popen([wanted.hostile], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(
-        os.environ, HOSTILE_CLIENT=" ".join(map(str, [socket, f"hostile-{i % 2}", USER if users else 0, wanted.seconds, i, *wanted.seed]))))
+        os.environ, HOSTILE_CLIENT=" ".join(map(str, [socket, f"hostile-{i % 2}", USER if users else 0, wanted.seconds, i, *wanted.seeds]))))
                for i in range(wanted.hostile_clients)]
     limit = time.monotonic() + wanted.seconds + HANG_SECONDS
     while any(client.poll() is None for client in hostile) and time.monotonic() < limit and not failures:
