@@ -1,9 +1,7 @@
 #include "server/engines/file_channel.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -15,33 +13,13 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "server/engines/engine_channel.h"
+#include "tests/server/shared_memory/unnamed_file.h"
 
 namespace detshare {
 namespace {
 
-constexpr uint64_t kBytes = 8192;
+constexpr uint64_t kBytes = UnnamedFile::kBytes;
 constexpr std::chrono::minutes kLong(1);
-
-// A file without a name that this process has open.
-struct Shared {
-  Shared() : fd(memfd_create("shared", MFD_CLOEXEC)) {
-    REQUIRE(fd >= 0);
-    REQUIRE(ftruncate(fd, kBytes) == 0);
-    struct stat file {};
-    REQUIRE(fstat(fd, &file) == 0);
-    mapping.pid = getpid();
-    mapping.uid = geteuid();
-    mapping.begin = 4096;
-    mapping.end = 8192;
-    mapping.device = file.st_dev;
-    mapping.inode = file.st_ino;
-    mapping.descriptor = fd;
-  }
-  ~Shared() { close(fd); }
-
-  const int fd;
-  ClientMapping mapping;
-};
 
 struct Ends {
   Ends() : channel(*MakeEngineChannel()) {}
@@ -53,7 +31,7 @@ TEST_CASE("The supervisor opens the file of a client, and of no other process") 
   const Ends ends;
   FileServer server(ends.channel.supervisor, key);
   FileChannel channel(ends.channel.engine, kLong);
-  Shared file;
+  UnnamedFile file;
   const std::string ticket = key.TicketFor(getpid(), geteuid());
   const absl::StatusOr<int> found = channel.Open(ticket, file.mapping, kBytes);
   REQUIRE(found.ok());
@@ -85,7 +63,7 @@ TEST_CASE("A question waits for the supervisor that replaces one that is gone") 
   auto server = std::make_unique<FileServer>(first.channel.supervisor, key);
   FileChannel channel(first.channel.engine, kLong);
   server.reset();
-  Shared file;
+  UnnamedFile file;
   const std::string ticket = key.TicketFor(getpid(), geteuid());
   std::optional<absl::StatusOr<int>> found;
   std::thread asking([&] { found = channel.Open(ticket, file.mapping, kBytes); });
@@ -99,7 +77,7 @@ TEST_CASE("A question waits for the supervisor that replaces one that is gone") 
 TEST_CASE("Without a supervisor a question is refused after the time allowed") {
   const Ends ends;
   FileChannel channel(ends.channel.engine, std::chrono::milliseconds(20));
-  Shared file;
+  UnnamedFile file;
   // Nobody reads.
   CHECK(absl::IsUnavailable(channel.Open("", file.mapping, kBytes).status()));
   close(ends.channel.supervisor);
@@ -114,7 +92,7 @@ TEST_CASE("The supervisor goes on after nonsense, and drops descriptors that it 
     CHECK(send(ends.channel.engine, nonsense.data(), nonsense.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(nonsense.size()));
   }
-  Shared file;
+  UnnamedFile file;
   REQUIRE(ReportPage(ends.channel.engine, file.fd).ok());  // a message of another channel
   FileChannel channel(ends.channel.engine, kLong);
   const absl::StatusOr<int> found =

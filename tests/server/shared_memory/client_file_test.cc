@@ -10,34 +10,12 @@
 #include <string>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "tests/server/shared_memory/unnamed_file.h"
 
 namespace detshare {
 namespace {
 
-constexpr uint64_t kBytes = 8192;
-
-// A tmpfs file without a name, as this process maps it.
-struct Unnamed {
-  Unnamed() : fd(memfd_create("shared", MFD_CLOEXEC)) {
-    REQUIRE(fd >= 0);
-    REQUIRE(ftruncate(fd, kBytes) == 0);
-    REQUIRE(pwrite(fd, "mine", 4, 4096) == 4);
-    struct stat file;
-    REQUIRE(fstat(fd, &file) == 0);
-    mapping.pid = getpid();
-    mapping.uid = geteuid();
-    // This process has no such mapping, so only the descriptor leads to the file.
-    mapping.begin = 4096;
-    mapping.end = 8192;
-    mapping.device = file.st_dev;
-    mapping.inode = file.st_ino;
-    mapping.descriptor = fd;
-  }
-  ~Unnamed() { close(fd); }
-
-  const int fd;
-  ClientMapping mapping;
-};
+constexpr uint64_t kBytes = UnnamedFile::kBytes;
 
 bool Refused(const ClientMapping& mapping, uint64_t bytes = kBytes) {
   const absl::StatusOr<int> found = OpenClientFile(mapping, bytes);
@@ -46,7 +24,7 @@ bool Refused(const ClientMapping& mapping, uint64_t bytes = kBytes) {
 }
 
 TEST_CASE("A file without a name is found by a descriptor that its process has open") {
-  Unnamed file;
+  UnnamedFile file;
   const absl::StatusOr<int> found = OpenClientFile(file.mapping, kBytes);
   REQUIRE(found.ok());
   CHECK(*found != file.fd);
@@ -61,7 +39,7 @@ TEST_CASE("A file without a name is found by a descriptor that its process has o
 }
 
 TEST_CASE("A descriptor of another file than the client names is refused") {
-  Unnamed file, other;
+  UnnamedFile file, other;
   ClientMapping mapping = file.mapping;
   SECTION("another file") { mapping.descriptor = other.fd; }
   SECTION("another inode") { mapping.inode += 1; }
@@ -76,7 +54,7 @@ TEST_CASE("A descriptor of another file than the client names is refused") {
 }
 
 TEST_CASE("Devices, pipes and files on disks are not opened") {
-  Unnamed file;
+  UnnamedFile file;
   int ends[2];
   REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
   for (const int fd : {open("/dev/zero", O_RDWR | O_CLOEXEC), ends[0],
