@@ -38,10 +38,12 @@ void Binding::Detach() {
 Partition& Binding::ForLaunch(Kernel& kernel, const LaunchShape& shape,
                               Nanoseconds estimate) const {
   BindFor(kernel);
-  Partition& wanted = entity_ != nullptr ? ForKind(KindOf(kernel, shape, estimate)) : *partition_;
-  if (BlocksRunTogether(shape) && wanted.sm_count() < device_.properties().sm_count) [[unlikely]]
-    return Holding(wanted, SmsFor(kernel, shape));
-  return wanted;
+  Partition* wanted = entity_ != nullptr ? &ForKind(KindOf(kernel, shape, estimate)) : partition_;
+  if (urgent_ != nullptr && entity_ != nullptr && StayFor(kernel)) [[unlikely]]
+    wanted = &whole();
+  if (BlocksRunTogether(shape) && wanted->sm_count() < device_.properties().sm_count) [[unlikely]]
+    return Holding(*wanted, SmsFor(kernel, shape));
+  return *wanted;
 }
 
 SchedEntity::Kind Binding::KindOf(const Kernel& kernel, const LaunchShape& shape,

@@ -7,7 +7,8 @@
 //
 // If the device can preempt, work that the entity calls urgent runs in the urgent time-slice group,
 // on all SMs, whatever partition the entity names. A session that is bound to a group
-// (AddressSpace::BindToGroup) stays there.
+// (AddressSpace::BindToGroup) stays there. A kernel whose code is not in that group, and cannot be
+// brought there now, runs in the other one (Kernel::CanStartIn).
 //
 // Ownership: owns nothing. The device and its partitions outlive the binding. The entity outlives
 // the binding or is detached. Threading: the coroutine's thread. No call waits for the GPU, and
@@ -72,6 +73,7 @@ class Binding {
     if (urgent_ == nullptr || space_.bound() || !kernel.bound_to_group()) [[likely]]
       return;
     if (entity_ != nullptr) Settle(entity_->urgent());
+    StayFor(kernel);
     space_.BindToGroup();
   }
   // Where a launch with this estimated duration runs. The estimate is 0 while work is not followed.
@@ -107,6 +109,14 @@ class Binding {
     if (urgent_ == nullptr) return wanted;
     Settle(entity_->urgent() || &wanted == urgent_);
     return IsInGroup(wanted) ? wanted : whole();
+  }
+  // Leaves the group if the kernel cannot start there. Returns whether the session is in another group
+  // now. Requires a device that can preempt.
+  bool StayFor(const Kernel& kernel) const {
+    if (space_.bound() || kernel.CanStartIn(space_.urgent())) [[likely]]
+      return false;
+    space_.set_urgent(!space_.urgent());
+    return true;
   }
   // The session's work should run in this group. Requires an entity, and a device that can preempt.
   void Settle(bool urgent) const {

@@ -229,6 +229,10 @@ class Kernel {
   // library that the code may write, or the heap of malloc(). A session that launches such a kernel
   // is bound to its group (AddressSpace::BindToGroup). Never changes.
   virtual bool bound_to_group() const { return false; }
+  // Whether a launch in this time-slice group can begin without a wait for any client. Each group has
+  // its own copy of the code, and the device makes a copy only while no stream waits for its client.
+  // Such a client may itself wait for this launch. True if the other group has no copy either.
+  virtual bool CanStartIn(bool /*urgent*/) const { return true; }
 
   // Identifies the code that the kernel executes; the same in every session. 0 if unknown. Set
   // once, before the first launch.

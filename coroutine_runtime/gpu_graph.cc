@@ -54,7 +54,12 @@ absl::StatusOr<std::unique_ptr<GpuGraph>> GpuGraph::Create(GpuCoroutine& corouti
                                                            GraphPlace* refused) {
   std::unique_ptr<GpuGraph> graph(new GpuGraph(coroutine, std::move(description)));
   Partition& wanted = coroutine.Holding(coroutine.partition(), graph->sms_);
-  absl::StatusOr<Instance*> instance = graph->FittingInstance(wanted, refused);
+  Device& device = coroutine.device();
+  absl::StatusOr<Instance*> instance = coroutine.space().bound() || graph->CanStartOn(wanted)
+                                           ? graph->FittingInstance(wanted, refused)
+                                       : &wanted == device.urgent()
+                                           ? graph->InstanceOn(device.whole(), refused)
+                                           : graph->InstanceOn(*device.urgent(), refused);
   if (!instance.ok()) return instance.status();
   if (coroutine.entity() != nullptr) {
     for (Partition* const partition : coroutine.entity()->assignment().prepare)
@@ -172,6 +177,17 @@ absl::Status GpuGraph::LeaveOtherGroup() {
   return absl::OkStatus();
 }
 
+bool GpuGraph::CanStartOn(const Partition& partition) const {
+  const bool urgent = &partition == coroutine_.device().urgent();
+  for (const GraphBody& graph : description_.graphs) {
+    for (const GraphNode& node : graph.nodes) {
+      const auto* const kernel = std::get_if<KernelStep>(&node.step);
+      if (kernel != nullptr && !kernel->kernel->CanStartIn(urgent)) return false;
+    }
+  }
+  return true;
+}
+
 bool GpuGraph::MakeOneReady() {
   missed_ = 0;
   if (!LeaveOtherGroup().ok()) return false;
@@ -180,7 +196,7 @@ bool GpuGraph::MakeOneReady() {
   wanted_.pop_back();
   GraphPlace refused;
   // If this fails, the next launch that wants the instantiation requests it again.
-  FittingInstance(*partition, &refused).status().IgnoreError();
+  if (CanStartOn(*partition)) FittingInstance(*partition, &refused).status().IgnoreError();
   return !wanted_.empty();
 }
 
@@ -201,7 +217,7 @@ Partition& GpuGraph::Choose() {
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wanted,
                                                                 GraphPlace* refused) {
   if (coroutine_.entity() == nullptr || Existing(wanted) != nullptr || instances_.empty() ||
-      ++missed_ > kMaxMissed) {
+      (++missed_ > kMaxMissed && CanStartOn(wanted))) {
     missed_ = 0;
     return FittingInstance(wanted, refused);
   }

@@ -98,6 +98,8 @@ class GpuGraph {
   // where the session's objects do not exist. The next launch comes after theirs.
   absl::Status LeaveOtherGroup();
   Partition& Choose();
+  // Whether all kernels can start in the partition's group (Kernel::CanStartIn).
+  bool CanStartOn(const Partition& partition) const;
   absl::Status LaunchOn(Instance& instance, StreamId stream, uint64_t serial,
                         absl::Span<const uint64_t> values);
   absl::Status Apply(GraphPlace place, const GraphNode& now);

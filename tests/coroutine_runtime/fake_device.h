@@ -50,8 +50,11 @@ class FakeKernel final : public Kernel {
   absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape&) override { return 1; }
   absl::StatusOr<int> MaxActiveClusters(const LaunchShape&) override { return 1; }
   bool bound_to_group() const override { return bound; }
+  bool CanStartIn(bool urgent) const override { return only_in < 0 || (only_in == 1) == urgent; }
 
   bool bound = false;  // set before the first launch
+  int only_in =
+      -1;  // the group in which it can start: 0 the ordinary one, 1 the urgent one, -1 both
 
  private:
   KernelInfo info_;

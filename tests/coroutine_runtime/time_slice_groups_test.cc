@@ -194,6 +194,56 @@ TEST_CASE_METHOD(GroupFixture, "A stream that waits for its client is not taken 
   CHECK(Last().done);
 }
 
+TEST_CASE_METHOD(GroupFixture, "A kernel that cannot start in the wanted group runs in the other") {
+  Give(/*urgent=*/false);
+  Launch();
+  kernel.only_in = 0;
+  Give(/*urgent=*/true);
+  const int64_t copy = Copy();
+  CHECK(Last().urgent);
+  const int64_t launch = Launch();
+  CHECK_FALSE(Last().urgent);
+  CHECK(Comes(launch, copy));
+  kernel.only_in = -1;
+  Launch();
+  CHECK(Last().urgent);
+  CHECK(Comes(Number(), launch));
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(GroupFixture, "A session is bound where the kernel that binds it can start") {
+  Give(/*urgent=*/false);
+  Launch();
+  bound_kernel.only_in = 0;
+  Give(/*urgent=*/true);
+  LaunchOf(bound_kernel);
+  CHECK_FALSE(Last().urgent);
+  CHECK(space->bound());
+  CHECK_FALSE(space->urgent());
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(GroupFixture, "A graph has no instance in a group where a kernel cannot start") {
+  Give(/*urgent=*/false);
+  Launch();
+  graph_kernel->only_in = 0;
+  Give(/*urgent=*/true);
+  MakeGraph(Node(graph_kernel));
+  CHECK(InstancesIn(/*urgent=*/false) == 1);
+  for (int i = 0; i < 600; ++i) {
+    LaunchGraph();
+    CHECK_FALSE(Last().urgent);
+    coroutine->MakeReady();
+  }
+  CHECK(InstancesIn(/*urgent=*/true) == 0);
+  graph_kernel->only_in = -1;
+  LaunchGraph();
+  coroutine->MakeReady();
+  LaunchGraph();
+  CHECK(Last().urgent);
+  device.RunAll();
+}
+
 TEST_CASE_METHOD(GroupFixture, "Observing a stream leaves it in its group") {
   Give(/*urgent=*/false);
   Launch();

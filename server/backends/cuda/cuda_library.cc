@@ -71,6 +71,20 @@ absl::Status CudaKernel::UploadTo(CudaGroup& group, CudaAddressSpace& space) {
   return absl::OkStatus();
 }
 
+bool CudaKernel::CanStartIn(bool urgent) const {
+  if (context_.urgent == nullptr) return true;
+  // CudaQueue::Launch() then needs no idle moment (idle_window.h).
+  const auto starts_at_once = [this](const CudaGroup& group) {
+    return function(group) != nullptr &&
+           local_bytes() <= group.local_bytes.load(std::memory_order_relaxed);
+  };
+  const CudaGroup& wanted = urgent ? *context_.urgent : context_.ordinary;
+  if (starts_at_once(wanted)) [[likely]]
+    return true;
+  const CudaGroup& other = urgent ? context_.ordinary : *context_.urgent;
+  return !starts_at_once(other) || !context_.AnySpaceWaitsForTheHost();
+}
+
 absl::Status CudaKernel::ReadInfo() {
   home().Enter();
   for (size_t i = 0; i < kMaxParameters; ++i) {

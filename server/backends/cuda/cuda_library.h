@@ -29,6 +29,7 @@ class CudaKernel final : public Kernel {
 
   const KernelInfo& info() const override { return info_; }
   bool bound_to_group() const override { return bound_; }
+  bool CanStartIn(bool urgent) const override;
   absl::Status SetAttribute(int attribute, int value) override;
   absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) override;
   absl::StatusOr<uint64_t> AvailableDynamicShared(int blocks, int block_size) override;

@@ -154,6 +154,62 @@ TEST_CASE("A session in the urgent group reads and writes the variables of its o
   CHECK(*groups.ordinary.host_as<uint32_t>() == 7);
 }
 
+TEST_CASE("A session that becomes urgent while its stream waits for the client still launches") {
+  Device* gpu = PreemptingGpu();
+  if (gpu == nullptr) return;
+  Session session(*gpu);
+  REQUIRE_OK(session.space->Map(kBase, 2 * kMiB));
+  std::unique_ptr<Library> library = session.Load(kPtx);
+  Kernel* const iota = *library->GetKernel("iota");
+  QueuePool pool(*gpu);
+  std::optional<Executor> executor(std::in_place);
+  SchedBoard board;
+  DurationTable durations(16);
+  const RealClock clock;
+  SchedEntity entity(board, durations, clock, [] {});
+  auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, *executor);
+  for (StreamId stream = 1; stream <= 2; ++stream)
+    REQUIRE_OK(coroutine->CreateStream(stream, 1, {.non_blocking = true}));
+  const auto give = [&](bool urgent) {
+    SchedEntity::Assignment assignment;
+    assignment.urgent = urgent;
+    assignment.idle.partition = assignment.idle.long_partition =
+        assignment.idle.yielding_partition = &gpu->whole();
+    assignment.contended = assignment.tail = assignment.idle;
+    assignment.partitions = {&gpu->whole(), gpu->urgent()};
+    entity.Publish(assignment);
+    if (coroutine->entity() == nullptr) coroutine->Attach(entity);
+    REQUIRE(coroutine->MayRun());
+  };
+  const auto launch = [&](StreamId stream, uint32_t value) {
+    return coroutine->Launch(stream, *iota, Shape(1, 32),
+                             Parameters().Add(kBase).Add(value).Add(uint32_t{32}));
+  };
+  give(/*urgent=*/false);
+  REQUIRE_OK(launch(1, 1));
+  // The gate: stream 1 waits for the host.
+  std::atomic<uint64_t>& gate = *session.fence;
+  std::atomic<uint64_t>& passed = session.fence[1];
+  const uint64_t open = ++session.last_value;
+  REQUIRE_OK(coroutine->WaitFence(1, &gate, open));
+  give(/*urgent=*/true);
+  REQUIRE_OK(launch(2, 2));
+  CHECK_FALSE(session.space->urgent());
+  REQUIRE_OK(coroutine->Signal(2, &passed, 1));
+  REQUIRE(Session::Reached(passed, 1));
+  gate.store(open);
+  REQUIRE_OK(coroutine->Signal(1, &passed, 2));
+  REQUIRE(Session::Reached(passed, 2));
+  REQUIRE_OK(launch(2, 3));
+  CHECK(session.space->urgent());
+  REQUIRE_OK(coroutine->Signal(2, &passed, 3));
+  REQUIRE(Session::Reached(passed, 3));
+  executor.reset();
+  session.queue.reset();
+  library.reset();
+  session.space.reset();  // destroyed before the coroutine
+}
+
 TEST_CASE("Streams and graphs move between the groups, and their launches keep order") {
   Device* gpu = PreemptingGpu();
   if (gpu == nullptr) return;
