@@ -74,8 +74,9 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
                                 CUtensorMapL2promotion l2Promotion,
                                 CUtensorMapFloatOOBfill oobFill) {
   if (!Aligned(tensorMap) || tensorRank == 0 || tensorRank > wire::kTensorRank ||
-      globalDim == nullptr || boxDim == nullptr || elementStrides == nullptr ||
-      (globalStrides == nullptr && tensorRank > 1)) {
+      globalDim == nullptr || globalStrides == nullptr || boxDim == nullptr ||
+      elementStrides == nullptr) {
+    // As natively, also without strides where one dimension has none (seen with driver 580).
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::cuTensorMapEncodeTiled args{};

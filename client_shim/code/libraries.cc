@@ -356,15 +356,22 @@ bool AdoptSpare(Library& library, const ImagePieces& image, JitOptions& options)
   return true;
 }
 
+// Whether the image is machine code without a fatbin around it, and if so, whether a device of the
+// given kind executes it.
+enum class MachineCode { kNone, kForDevice, kForeign };
+MachineCode MachineCodeIn(const ImagePieces& image, const DeviceInfo& device) {
+  if (image.size() != 1) return MachineCode::kNone;
+  const std::optional<images::CubinInfo> cubin = images::ReadCubinHeader(image.front());
+  if (!cubin.has_value()) return MachineCode::kNone;
+  return cubin->sm / 10 == device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) &&
+                 cubin->sm % 10 <= device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+             ? MachineCode::kForDevice
+             : MachineCode::kForeign;
+}
+
 // For a device that runs only PTX. Replaces machine code that NVRTC made for this device by its PTX.
 void UsePtxOfNvrtc(const DeviceInfo& device, ImagePieces* image, std::deque<std::string>* storage) {
-  if (image->size() != 1) return;
-  const std::optional<images::CubinInfo> cubin = images::ReadCubinHeader(image->front());
-  if (!cubin.has_value() ||
-      cubin->sm / 10 != device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) ||
-      cubin->sm % 10 > device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)) {
-    return;
-  }
+  if (MachineCodeIn(*image, device) != MachineCode::kForDevice) return;
   std::string ptx = nvrtc_code().PtxOf(image->front());
   if (ptx.empty()) return;
   storage->push_back(std::move(ptx));
@@ -481,7 +488,13 @@ CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device
   const CUresult choice = ChooseCode(CodeChoiceOfProcess(), &image, &chosen);
   if (choice != CUDA_SUCCESS) return choice;
   const DeviceInfo& properties = session().devices()[device];
-  if (properties.ptx_only) UsePtxOfNvrtc(properties, &image, &chosen);
+  if (properties.ptx_only) {
+    UsePtxOfNvrtc(properties, &image, &chosen);
+  } else if (context != nullptr && MachineCodeIn(image, properties) == MachineCode::kForeign) {
+    // Libraries report this only when a kernel is needed, and so does the daemon's driver, which loads
+    // modules as libraries (seen with driver 580).
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
   if (!chosen.empty()) preserved = false;
   uint32_t index;
   Library* made = code_tables().libraries.Reserve(&index);
