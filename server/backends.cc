@@ -71,6 +71,7 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   cuda.driver_path = options.cuda_driver;
   cuda.sm_group = options.cuda_sm_group;
   cuda.preemption = options.preemption;
+  cuda.connections = options.cuda_connections;
   cuda.shared_directory = options.shared_directory;
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, CreateCudaDevices(cuda));
   OpenedBackend opened{"cuda", std::move(devices), nullptr};

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/host_telemetry.h"
+#include "server/backends/cuda/cuda_backend.h"
 
 namespace detshare {
 
@@ -18,7 +19,8 @@ struct BackendOptions {
   int cuda_sm_group = 8;
   // Whether devices that can preempt have an urgent time-slice group.
   bool preemption = true;
-  std::string shared_directory;  // as in CudaOptions
+  int cuda_connections = CudaOptions::kMostConnections;  // as in CudaOptions
+  std::string shared_directory;                          // likewise
   int soft_devices = 1;
   int soft_sms = 0;                            // 0: as the default device
   uint64_t soft_memory = 0;                    // bytes; 0: as the default device

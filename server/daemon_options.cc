@@ -59,10 +59,11 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   backend->backend = config.backend;
   backend->cuda_driver = config.cuda_driver;
   backend->cuda_sm_group = static_cast<int>(config.cuda_sm_group);
-  // Engines take turns (coroutine_runtime/device_turn.h), and preemption works between them. It is
-  // not in force: with it each engine that runs makes the start of the next one a second longer, for
-  // a reason that is not known yet.
-  backend->preemption = config.preemption == "auto" && !engines;
+  // The engine of one tenant has as many connections as a program has natively. With more, each engine
+  // that runs makes the start of the next one longer.
+  if (ParseIsolation(config.isolation) == Isolation::kTenant)
+    backend->cuda_connections = CudaOptions::kUsualConnections;
+  backend->preemption = config.preemption == "auto";
   backend->soft_devices = static_cast<int>(config.soft_devices);
   backend->soft_sms = static_cast<int>(config.soft_sms);
   backend->soft_memory = static_cast<uint64_t>(config.soft_memory);

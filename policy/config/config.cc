@@ -169,8 +169,7 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::preemption,
      .choices = "auto|off",
      .help = "Whether urgent work stops the running work of other programs: auto uses the GPU's "
-             "time-slice groups if the GPU honours them, off never does. With several engines "
-             "(isolation) it is off for now (docs/preemption.md)"},
+             "time-slice groups if the GPU honours them, off never does"},
     {.section = "daemon",
      .key = "max_sessions",
      .flag = "max-sessions",

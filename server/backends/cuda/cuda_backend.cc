@@ -16,9 +16,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const Cud
   DETSHARE_RETURN_IF_ERROR(RefuseMps(MpsPipeDirectory()));
   // Uploads code only when it is needed, because an upload drains the device.
   setenv("CUDA_MODULE_LOADING", "LAZY", /*overwrite=*/1);
-  // Streams share hardware queues if there are more streams than hardware queues. Sessions must not
-  // wait for each other there.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  // Streams share hardware queues if there are more streams than hardware queues, and then wait for
+  // each other there.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", absl::StrCat(options.connections).c_str(), /*overwrite=*/0);
   DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DriverApi> opened,
                             cuda::OpenDriver(options.driver_path));
   const std::shared_ptr<const cuda::DriverApi> api = std::move(opened);

@@ -18,6 +18,12 @@ struct CudaOptions {
   int sm_group = 8;
   // Whether to use time-slice groups, if the driver honours their slices.
   bool preemption = true;
+  // How many streams of a context the hardware can execute independently of each other
+  // (CUDA_DEVICE_MAX_CONNECTIONS, which the daemon's environment may set instead). Each takes channels.
+  // With c channels on the GPU, the driver takes some 16 us * c for each that a process creates.
+  int connections = kMostConnections;
+  static constexpr int kMostConnections = 32,
+                       kUsualConnections = 8;  // the most, and the driver's own
   // A directory of this daemon's processes that use the GPUs; "": this is the only one.
   std::string shared_directory;
 };
