@@ -246,8 +246,12 @@ absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uin
   account_.NoteObserved();
   if (binding_.traced()) [[unlikely]]
     TracePoint(*entity(), TraceEvent::Kind::kWait, *stream);
+  if (order_.KnownIdle(*stream) && space_.fault().ok()) {
+    fence->store(value, std::memory_order_release);
+    return absl::OkStatus();
+  }
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Observe(*stream));
-  return queue->WriteFence(space_, fence, value);
+  return order_.Signal(*stream, *queue, fence, value);
 }
 
 absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* fence,
@@ -290,13 +294,20 @@ absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId id, std::atomi
                                        uint64_t value) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalEvent* const event, events_.Find(event_id));
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  // The client need not wait for the marker, which other streams and elapsed times need: the time of
+  // a timed one exists only when the device has reached it.
+  const bool complete =
+      fence != nullptr && !event->timed && order_.KnownIdle(*stream) && space_.fault().ok();
+  if (complete) fence->store(value, std::memory_order_release);
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
   DETSHARE_RETURN_IF_ERROR(queue->Record(*event->marker));
   event->recorded = true;
   event->awaited = stream->IsParked() ? stream->work.awaited : FencePoint{};
   if (fence == nullptr) return absl::OkStatus();
   account_.NoteObserved();
-  return queue->WriteFence(space_, fence, value);
+  if (!complete) return order_.Signal(*stream, *queue, fence, value);
+  order_.NoteIdle(*stream);
+  return absl::OkStatus();
 }
 
 absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event) {

@@ -42,6 +42,9 @@ struct LogicalStream {
   uint64_t seen_barrier = 0;       // the barrier of StreamOrder that the stream has waited for
   bool uncollected = false;        // has work that the context's collector has not waited for
   FenceLease fence;                // acquired for the stream's first point
+  uint64_t entries = 0;            // calls that may have added work
+  FencePoint observed;             // behind all work of the first `observed_entries` entries
+  uint64_t observed_entries = 0;
 
   // ---- WorkAccount
   struct {

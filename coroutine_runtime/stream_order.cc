@@ -22,6 +22,7 @@ absl::StatusOr<Queue*> StreamOrder::Enter(LogicalStream& stream, Partition& part
   }
   DETSHARE_RETURN_IF_ERROR(OrderWithLegacy(stream, use));
   stream.uncollected = true;
+  ++stream.entries;
   if (use == Use::kObserve) return stream.queue;
   if (stream.seen_barrier != barriers_) [[unlikely]] {
     DETSHARE_RETURN_IF_ERROR(AwaitBarrier(stream));
@@ -34,6 +35,23 @@ absl::StatusOr<Queue*> StreamOrder::Enter(LogicalStream& stream, Partition& part
     context.dirty.push_back(&stream);
   }
   return stream.queue;
+}
+
+absl::Status StreamOrder::Signal(LogicalStream& stream, Queue& queue, std::atomic<uint64_t>* fence,
+                                 uint64_t value) {
+  stream.observed = {fence, value};
+  stream.observed_entries = stream.entries;
+  return queue.WriteFence(space_, fence, value);
+}
+
+bool StreamOrder::KnownIdle(const LogicalStream& stream) const {
+  if (stream.observed_entries != stream.entries || stream.observed.fence == nullptr ||
+      !stream.observed.reached() || stream.seen_barrier != barriers_) {
+    return false;
+  }
+  const LogicalContext& context = *stream.context;
+  return stream.legacy ? context.dirty.empty()
+                       : !stream.blocking || stream.seen_legacy == context.legacy_operations;
 }
 
 absl::Status StreamOrder::OrderAllBehind(LogicalStream& stream) {

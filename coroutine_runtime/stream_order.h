@@ -73,6 +73,15 @@ class StreamOrder {
   static bool HasWork(const LogicalStream& stream) {
     return stream.queue != nullptr || (stream.legacy && !stream.context->dirty.empty());
   }
+  // Stores `value` to `fence` (in memory registered with the space) when the work of the stream is
+  // complete that is in `queue`, which Prepare() or Observe() has returned.
+  absl::Status Signal(LogicalStream& stream, Queue& queue, std::atomic<uint64_t>* fence,
+                      uint64_t value);
+  // Nothing but a marker came to the stream since it was known to be idle.
+  static void NoteIdle(LogicalStream& stream) { stream.observed_entries = stream.entries; }
+  // Whether an operation on the stream would begin at once, since all that it waits for is known to
+  // be complete. Says no where that is not known without asking the device.
+  bool KnownIdle(const LogicalStream& stream) const;
   // Returns a point behind the stream's work, on the stream's fence. Reached at once if there is no
   // work.
   absl::StatusOr<FencePoint> PointOf(LogicalStream& stream);

@@ -147,6 +147,72 @@ TEST_CASE_METHOD(GpuCoroutineFixture, "A session without work is idle at once") 
   CHECK(fences[0] == 6);
 }
 
+TEST_CASE_METHOD(GpuCoroutineFixture, "An event on a stream that is known to be idle is complete") {
+  Stream(1, {.non_blocking = true});
+  REQUIRE(coroutine->CreateEvent(1, kOwnContext, false).ok());
+  REQUIRE(coroutine->CreateEvent(2, kOwnContext, true).ok());
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 1).ok());
+  CHECK(fences[0] == 0);  // behind the launch
+  REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 2).ok());
+  CHECK(fences[0] == 0);
+  device.RunAll();
+  CHECK(fences[0] == 2);
+  REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 3).ok());
+  CHECK(fences[0] == 3);
+  REQUIRE(coroutine->Signal(1, &fences[1], 1).ok());
+  CHECK(fences[1] == 1);
+  // The device gives the time of a timed event.
+  REQUIRE(coroutine->RecordEvent(2, 1, &fences[2], 1).ok());
+  CHECK(fences[2] == 0);
+  device.RunAll();
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 4).ok());
+  CHECK(fences[0] == 3);
+  device.RunAll();
+  CHECK(fences[0] == 4);
+  REQUIRE(coroutine->WaitFence(1, &fences[3], 1).ok());
+  REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 5).ok());
+  CHECK(fences[0] == 4);
+  fences[3] = 1;
+  device.RunAll();
+  CHECK(fences[0] == 5);
+}
+
+TEST_CASE_METHOD(GpuCoroutineFixture, "A stream is not idle while it must wait for another one") {
+  Stream(1, {.legacy_default = true});
+  Stream(2);
+  for (EventId event : {1, 2}) REQUIRE(coroutine->CreateEvent(event, kOwnContext, false).ok());
+  for (int i = 1; i <= 2; ++i) {
+    REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 2 * i).ok());
+    REQUIRE(coroutine->RecordEvent(2, 2, &fences[1], 2 * i).ok());
+    device.RunAll();
+  }
+  // The legacy stream waits for blocking streams, and they for it.
+  REQUIRE(Launch(2).ok());
+  REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 5).ok());
+  CHECK(fences[0] == 4);
+  device.RunAll();
+  CHECK(fences[0] == 5);
+  REQUIRE(coroutine->RecordEvent(2, 2, &fences[1], 5).ok());
+  device.RunAll();
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->RecordEvent(2, 2, &fences[1], 6).ok());
+  CHECK(fences[1] == 5);
+  device.RunAll();
+  CHECK(fences[1] == 6);
+}
+
+TEST_CASE_METHOD(GpuCoroutineFixture, "The end of a lost session's stream is not taken for known") {
+  Stream(1, {.non_blocking = true});
+  REQUIRE(coroutine->CreateEvent(1, kOwnContext, false).ok());
+  REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 1).ok());
+  device.RunAll();
+  fake_space().fault_result = CudaError(kCudaErrorUnknown, "lost");
+  CHECK_FALSE(coroutine->RecordEvent(1, 1, &fences[0], 2).ok());
+  CHECK(fences[0] == 1);
+}
+
 TEST_CASE_METHOD(GpuCoroutineFixture,
                  "Destroying a context ends its streams at once and waits for its work") {
   Stream(1, {.legacy_default = true});
