@@ -5,6 +5,10 @@
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare {
+
+Marker::~Marker() {
+  if (parked_ != nullptr) parked_->marker = nullptr;
+}
 namespace {
 
 absl::Status NoGraphs() { return CudaError(kCudaErrorNotSupported, "this device has no graphs"); }

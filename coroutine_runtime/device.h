@@ -278,7 +278,22 @@ struct LinkInputImage {
 // queues record it, but queues of all devices of the backend may wait for it.
 class Marker {
  public:
-  virtual ~Marker() = default;
+  Marker() = default;
+  virtual ~Marker();
+  Marker(const Marker&) = delete;
+  Marker& operator=(const Marker&) = delete;
+
+  // Whether the last recording has not come to the device yet, because it is parked (parking.h).
+  bool parked() const { return parked_ != nullptr && !parked_->submitted; }
+
+ private:
+  friend class Parking;
+  friend class ParkingQueue;
+  struct ParkedPoint {
+    Marker* marker = nullptr;  // null if the marker is gone or stands for a later point
+    bool submitted = false;
+  };
+  std::shared_ptr<ParkedPoint> parked_;
 };
 
 // A position in a level of an array.

@@ -71,7 +71,10 @@ absl::Status EventTable::Query(EventId id) const {
   DETSHARE_ASSIGN_OR_RETURN(LogicalEvent* const event, Find(id));
   DETSHARE_RETURN_IF_ERROR(space_.fault());
   if (!event->recorded) return absl::OkStatus();
-  DETSHARE_ASSIGN_OR_RETURN(const bool reached, device_.Reached(*event->marker));
+  bool reached = false;
+  if (!event->marker->parked()) {
+    DETSHARE_ASSIGN_OR_RETURN(reached, device_.Reached(*event->marker));
+  }
   return reached ? absl::OkStatus()
                  : CudaError(kCudaErrorNotReady, "the event's point is not reached");
 }
@@ -83,6 +86,8 @@ absl::StatusOr<float> EventTable::ElapsedMilliseconds(EventId start_id, EventId 
     if (!event->recorded || !event->timed) {
       return CudaError(kCudaErrorInvalidHandle, "the event was not recorded or has no timing");
     }
+    if (event->marker->parked())
+      return CudaError(kCudaErrorNotReady, "the event's point is not reached");
   }
   return device_.ElapsedMilliseconds(*start->marker, *end->marker);
 }

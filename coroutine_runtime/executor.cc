@@ -69,7 +69,7 @@ bool Executor::FenceAwaiter::await_ready() const noexcept {
 void Executor::FenceAwaiter::await_suspend(std::coroutine_handle<> awaiting) {
   awaiting_ = awaiting;
   executor_.waiters_.push_back(this);
-  if (of_others_) ++executor_.waiting_for_others_;
+  ++executor_.waiting_for_[writer_];
 }
 
 bool Executor::FenceAwaiter::await_resume() const noexcept { return IsReached(); }
@@ -93,7 +93,7 @@ size_t Executor::Poll() {
     for (FenceAwaiter* waiter : waiters_) {
       if (aborted_ || waiter->IsReached()) {
         ready_.push_back(waiter->awaiting_);
-        if (waiter->of_others_) --waiting_for_others_;
+        --waiting_for_[waiter->writer_];
       } else {
         waiters_[kept++] = waiter;
       }
@@ -103,6 +103,13 @@ size_t Executor::Poll() {
     for (const std::coroutine_handle<>& awaiting : ready_) awaiting.resume();
   }
   return ran;
+}
+
+bool Executor::ClientHasWritten() const {
+  return waiting_for_client() != 0 &&
+         std::any_of(waiters_.begin(), waiters_.end(), [](const FenceAwaiter* waiter) {
+           return waiter->writer_ == FenceAwaiter::kClient && waiter->IsReached();
+         });
 }
 
 void Executor::AbortWaits() { aborted_ = true; }

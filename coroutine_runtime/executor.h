@@ -4,9 +4,10 @@
 // The owner calls Poll() whenever it has nothing else to do. While waiting() is not 0, a task may
 // become ready without any call, because the GPU writes a fence. So the owner may then sleep only
 // for a short time, unless the device announces the fences that it writes (AddressSpace::Announce)
-// and waiting_for_others() is 0.
+// and waiting_for_others() is 0. A client that writes a fence wakes the owner.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <coroutine>
 #include <cstddef>
@@ -43,26 +44,31 @@ class Executor {
 
    private:
     friend class Executor;
+    enum Writer { kOwnWork, kOthers, kClient };
     FenceAwaiter(Executor& executor, const std::atomic<uint64_t>* fence, uint64_t value,
-                 bool of_others)
-        : executor_(executor), fence_(fence), value_(value), of_others_(of_others) {}
+                 Writer writer)
+        : executor_(executor), fence_(fence), value_(value), writer_(writer) {}
     bool IsReached() const noexcept { return fence_->load(std::memory_order_acquire) >= value_; }
 
     Executor& executor_;
     const std::atomic<uint64_t>* fence_;
     uint64_t value_;
-    bool of_others_;
+    Writer writer_;
     std::coroutine_handle<> awaiting_;
   };
   // co_await executor.Reached(fence, value): true once *fence >= value (with acquire), false when
   // the waits were aborted first. The work of the owner's session writes the fence, which must
   // outlive the wait. Owner only.
   FenceAwaiter Reached(const std::atomic<uint64_t>* fence, uint64_t value) {
-    return FenceAwaiter(*this, fence, value, /*of_others=*/false);
+    return FenceAwaiter(*this, fence, value, FenceAwaiter::kOwnWork);
   }
   // The same for a fence that another session or its work may write.
   FenceAwaiter ReachedByOthers(const std::atomic<uint64_t>* fence, uint64_t value) {
-    return FenceAwaiter(*this, fence, value, /*of_others=*/true);
+    return FenceAwaiter(*this, fence, value, FenceAwaiter::kOthers);
+  }
+  // The same for a fence that the session's client writes, which then wakes the owner.
+  FenceAwaiter ReachedByClient(const std::atomic<uint64_t>* fence, uint64_t value) {
+    return FenceAwaiter(*this, fence, value, FenceAwaiter::kClient);
   }
 
   // Runs the posted functions, and resumes the tasks whose fences are reached in the order in which
@@ -77,7 +83,11 @@ class Executor {
   // The number of tasks that wait for fences. Owner only.
   size_t waiting() const { return waiters_.size(); }
   // Those of them that began with ReachedByOthers(). Owner only.
-  size_t waiting_for_others() const { return waiting_for_others_; }
+  size_t waiting_for_others() const { return waiting_for_[FenceAwaiter::kOthers]; }
+  // And with ReachedByClient(). Owner only.
+  size_t waiting_for_client() const { return waiting_for_[FenceAwaiter::kClient]; }
+  // Whether the client has written one of these fences, so Poll() has something to do. Owner only.
+  bool ClientHasWritten() const;
 
  private:
   struct Root;
@@ -93,7 +103,7 @@ class Executor {
   bool aborted_ = false;
   std::vector<FenceAwaiter*>
       waiters_;  // in order of arrival; the awaiters live in the frames of their tasks
-  size_t waiting_for_others_ = 0;
+  std::array<size_t, 3> waiting_for_{};  // by writer
   std::vector<std::coroutine_handle<>> ready_;
   std::vector<std::coroutine_handle<>> roots_;
 };

@@ -35,8 +35,8 @@ DurationCache::Lookup LookUp(SchedEntity& entity, const AddressSpace& space, con
 absl::StatusOr<std::unique_ptr<GpuCoroutine>> GpuCoroutine::Create(Device& device,
                                                                    AddressSpace& space,
                                                                    QueuePool& queues,
-                                                                   Executor& executor) {
-  std::unique_ptr<GpuCoroutine> coroutine(new GpuCoroutine(device, space, queues, executor));
+                                                                   Parking& parking) {
+  std::unique_ptr<GpuCoroutine> coroutine(new GpuCoroutine(device, space, queues, parking));
   // Registers the first page of fences at once, not in the middle of the session's work.
   if (absl::StatusOr<FenceLease> lease = coroutine->fences_.Acquire(); !lease.ok()) {
     return lease.status();
@@ -44,15 +44,14 @@ absl::StatusOr<std::unique_ptr<GpuCoroutine>> GpuCoroutine::Create(Device& devic
   return coroutine;
 }
 
-GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues,
-                           Executor& executor)
+GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Parking& parking)
     : device_(device),
       space_(space),
       queues_(queues),
-      executor_(executor),
+      parking_(parking),
       fences_(space),
       binding_(device, space),
-      order_(device, space, queues, fences_, binding_, counters_),
+      order_(device, space, queues, fences_, binding_, parking, counters_),
       timer_(device, binding_),
       account_(device, space, binding_, order_, timer_),
       hold_(device, binding_),
@@ -259,7 +258,7 @@ absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* f
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
   account_.BeforeWait(*stream);
-  absl::Status status = queue->WaitFence(space_, fence, value);
+  absl::Status status = parking_.WaitForClient(*queue, space_, fence, value);
   account_.NoteWait(*stream);
   return status;
 }
@@ -271,7 +270,7 @@ absl::Status GpuCoroutine::HostFunction(StreamId id, std::atomic<uint64_t>* reac
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
   account_.BeforeWait(*stream);
   DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, reached, reached_value));
-  absl::Status status = queue->WaitFence(space_, resume, resume_value);
+  absl::Status status = parking_.WaitForClient(*queue, space_, resume, resume_value);
   account_.NoteWait(*stream);
   return status;
 }
@@ -294,20 +293,23 @@ absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId id, std::atomi
                                        uint64_t value) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalEvent* const event, events_.Find(event_id));
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
-  // The client need not wait for the marker, which other streams and elapsed times need: the time of
-  // a timed one exists only when the device has reached it.
-  const bool complete =
-      fence != nullptr && !event->timed && order_.KnownIdle(*stream) && space_.fault().ok();
-  if (complete) fence->store(value, std::memory_order_release);
+  if (fence != nullptr && !event->timed && order_.KnownIdle(*stream) && space_.fault().ok()) {
+    // The event is complete, so it is as if it had never been recorded. Only the time of a timed one
+    // comes from the device.
+    event->recorded = false;
+    event->awaited = {};
+    fence->store(value, std::memory_order_release);
+    account_.NoteObserved();
+    counters_.AddOther();
+    return absl::OkStatus();
+  }
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
   DETSHARE_RETURN_IF_ERROR(queue->Record(*event->marker));
   event->recorded = true;
   event->awaited = stream->IsParked() ? stream->work.awaited : FencePoint{};
   if (fence == nullptr) return absl::OkStatus();
   account_.NoteObserved();
-  if (!complete) return order_.Signal(*stream, *queue, fence, value);
-  order_.NoteIdle(*stream);
-  return absl::OkStatus();
+  return order_.Signal(*stream, *queue, fence, value);
 }
 
 absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event) {
@@ -329,6 +331,8 @@ absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId id, E
 absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId id, uint64_t* number) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  // Other sessions wait for the marker.
+  DETSHARE_RETURN_IF_ERROR(parking_.Submit(*queue));
   return event.Record(*queue, number);
 }
 
@@ -381,8 +385,8 @@ absl::StatusOr<PeerQueue*> GpuCoroutine::FindOrCreatePeerQueue(LogicalStream& st
     if (peer.IsAt(host.queues_) && host.IsInGroup(peer.partition())) return &peer;
   }
   const int priority = QueuePriority(host.device_.properties(), stream.priority, binding_.urgent());
-  DETSHARE_ASSIGN_OR_RETURN(
-      PeerQueue peer, PeerQueue::Create(device_, host.queues_, partition, priority, host.space_));
+  DETSHARE_ASSIGN_OR_RETURN(PeerQueue peer, PeerQueue::Create(device_, host.queues_, partition,
+                                                              priority, host.space_, parking_));
   stream.peers.push_back(std::move(peer));
   return &stream.peers.back();
 }
@@ -438,7 +442,7 @@ absl::StatusOr<FenceLease> GpuCoroutine::FenceOf(LogicalContext& context) {
 
 Task<absl::Status> GpuCoroutine::AwaitFence(FenceLease fence) {
   const FencePoint point = fence.point();
-  const bool reached = co_await executor_.Reached(point.fence, point.value);
+  const bool reached = co_await executor().Reached(point.fence, point.value);
   absl::Status fault = space_.fault();
   if (reached || !fault.ok()) co_return fault;
   co_return CudaError(kCudaErrorUnknown, "the session's work was lost");

@@ -75,15 +75,14 @@ class GpuCoroutine {
 
   // Starts on the whole device. Registers a page of host memory in `space` for its own fences.
   static absl::StatusOr<std::unique_ptr<GpuCoroutine>> Create(Device& device, AddressSpace& space,
-                                                              QueuePool& queues,
-                                                              Executor& executor);
+                                                              QueuePool& queues, Parking& parking);
   ~GpuCoroutine();
   GpuCoroutine(const GpuCoroutine&) = delete;
   GpuCoroutine& operator=(const GpuCoroutine&) = delete;
 
   Device& device() { return device_; }
   AddressSpace& space() { return space_; }
-  Executor& executor() { return executor_; }
+  Executor& executor() { return parking_.executor(); }
   // The current partition of short kernels.
   Partition& partition() { return binding_.partition(); }
 
@@ -237,7 +236,7 @@ class GpuCoroutine {
   Counters counters() const { return counters_.get(); }
 
  private:
-  GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Executor& executor);
+  GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Parking& parking);
 
   // Orders an operation that stays where its stream is, and returns its queue. PrepareOther() also
   // counts the operation, for kinds without a counter of their own.
@@ -255,7 +254,7 @@ class GpuCoroutine {
   Device& device_;
   AddressSpace& space_;
   QueuePool& queues_;
-  Executor& executor_;
+  Parking& parking_;
   // Destroyed from the last one to the first. The streams return their fences to the pool.
   FencePool fences_;
   Binding binding_;

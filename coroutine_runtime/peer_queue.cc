@@ -5,12 +5,13 @@
 namespace detshare {
 
 absl::StatusOr<PeerQueue> PeerQueue::Create(Device& home, QueuePool& host, Partition& partition,
-                                            int priority, AddressSpace& space) {
+                                            int priority, AddressSpace& space, Parking& parking) {
   PeerQueue peer;
   peer.host_ = &host;
   DETSHARE_ASSIGN_OR_RETURN(peer.arrived_, home.CreateMarker(/*timed=*/false));
   DETSHARE_ASSIGN_OR_RETURN(peer.done_, host.device().CreateMarker(/*timed=*/false));
-  DETSHARE_ASSIGN_OR_RETURN(peer.queue_, PooledQueue::Acquire(host, partition, priority, space));
+  DETSHARE_ASSIGN_OR_RETURN(peer.queue_,
+                            PooledQueue::Acquire(host, partition, priority, space, parking));
   return peer;
 }
 

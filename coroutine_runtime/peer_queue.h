@@ -25,7 +25,7 @@ class PeerQueue {
   // `home`: the stream's own device. `host`: the pool of the other device, which `partition`,
   // `priority` (QueuePriority()) and `space` are of.
   static absl::StatusOr<PeerQueue> Create(Device& home, QueuePool& host, Partition& partition,
-                                          int priority, AddressSpace& space);
+                                          int priority, AddressSpace& space, Parking& parking);
 
   bool IsAt(const QueuePool& host) const { return host_ == &host; }
   // Where the queue is.

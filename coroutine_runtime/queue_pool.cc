@@ -70,7 +70,8 @@ absl::Status QueuePool::Prepare(Partition& partition, int priority, int count) {
 }
 
 absl::StatusOr<PooledQueue> PooledQueue::Acquire(QueuePool& pool, Partition& partition,
-                                                 int priority, AddressSpace& space) {
+                                                 int priority, AddressSpace& space,
+                                                 Parking& parking) {
   absl::StatusOr<std::unique_ptr<Queue>> queue = pool.Acquire(partition, priority);
   if (!queue.ok()) return queue.status();
   (*queue)->Serve(space);
@@ -78,7 +79,7 @@ absl::StatusOr<PooledQueue> PooledQueue::Acquire(QueuePool& pool, Partition& par
   loan.pool_ = &pool;
   loan.partition_ = &partition;
   loan.priority_ = priority;
-  loan.queue_ = *std::move(queue);
+  loan.queue_ = parking.Open(pool.device(), *std::move(queue));
   return loan;
 }
 
@@ -98,7 +99,13 @@ PooledQueue::~PooledQueue() {
 }
 
 void PooledQueue::ReturnIdle() {
-  if (queue_ != nullptr) pool_->Release(*partition_, priority_, std::move(queue_));
+  if (queue_ == nullptr) return;
+  if (std::unique_ptr<Queue> queue = queue_->Close()) {
+    pool_->Release(*partition_, priority_, std::move(queue));
+    queue_ = nullptr;
+  } else {
+    pool_->Discard(std::move(queue_));
+  }
 }
 
 }  // namespace detshare

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/parking.h"
 #include "proto/mutex.h"
 
 namespace detshare {
@@ -56,9 +57,9 @@ class QueuePool {
 class PooledQueue {
  public:
   PooledQueue() = default;
-  // For the session of `space`. Errors are those of QueuePool::Acquire().
+  // For the session of `space`, whose parked work `parking` keeps. Errors are those of QueuePool::Acquire().
   static absl::StatusOr<PooledQueue> Acquire(QueuePool& pool, Partition& partition, int priority,
-                                             AddressSpace& space);
+                                             AddressSpace& space, Parking& parking);
   PooledQueue(PooledQueue&&) = default;
   PooledQueue& operator=(PooledQueue&& other) noexcept;
   ~PooledQueue();
@@ -74,7 +75,7 @@ class PooledQueue {
   QueuePool* pool_ = nullptr;
   Partition* partition_ = nullptr;
   int priority_ = 0;
-  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<ParkingQueue> queue_;
 };
 
 }  // namespace detshare

@@ -17,6 +17,7 @@ absl::StatusOr<Queue*> StreamOrder::Observe(LogicalStream& stream) {
 
 absl::StatusOr<Queue*> StreamOrder::Enter(LogicalStream& stream, Partition& partition, Use use) {
   DETSHARE_RETURN_IF_ERROR(space_.fault());
+  DETSHARE_RETURN_IF_ERROR(parking_.error());
   if (stream.partition != &partition || stream.urgent != binding_.urgent()) {
     DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
   }
@@ -83,7 +84,7 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
   }
   if (target == nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(PooledQueue queue,
-                              PooledQueue::Acquire(queues_, partition, priority, space_));
+                              PooledQueue::Acquire(queues_, partition, priority, space_, parking_));
     stream.queues.push_back(std::move(queue));
     target = stream.queues.back().get();
   }
@@ -198,7 +199,7 @@ absl::Status StreamOrder::MoveCollector(LogicalContext& context) {
   if (before != nullptr && before->partition() == &whole) return absl::OkStatus();
   PooledQueue& target = context.collectors[&whole == device_.urgent()];
   if (target.get() == nullptr) {
-    DETSHARE_ASSIGN_OR_RETURN(target, PooledQueue::Acquire(queues_, whole, 0, space_));
+    DETSHARE_ASSIGN_OR_RETURN(target, PooledQueue::Acquire(queues_, whole, 0, space_, parking_));
   }
   if (context.collector_marker == nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(context.collector_marker, device_.CreateMarker(/*timed=*/false));

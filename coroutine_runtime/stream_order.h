@@ -29,7 +29,7 @@
 // coroutine's thread. No call waits for the GPU. Calls for a stream that has run on the partition
 // and has its fence neither allocate nor lock.
 //
-// Errors: the space's fault if there is one, otherwise the device's.
+// Errors: the space's fault if there is one, then the error of parked work, otherwise the device's.
 #pragma once
 
 #include <atomic>
@@ -43,6 +43,7 @@
 #include "coroutine_runtime/fence_pool.h"
 #include "coroutine_runtime/logical_stream.h"
 #include "coroutine_runtime/operation_counters.h"
+#include "coroutine_runtime/parking.h"
 #include "coroutine_runtime/queue_pool.h"
 
 namespace detshare {
@@ -50,12 +51,13 @@ namespace detshare {
 class StreamOrder {
  public:
   StreamOrder(Device& device, AddressSpace& space, QueuePool& queues, FencePool& fences,
-              const Binding& binding, OperationCounters& counters)
+              const Binding& binding, Parking& parking, OperationCounters& counters)
       : device_(device),
         space_(space),
         queues_(queues),
         fences_(fences),
         binding_(binding),
+        parking_(parking),
         counters_(counters) {}
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
@@ -77,8 +79,6 @@ class StreamOrder {
   // complete that is in `queue`, which Prepare() or Observe() has returned.
   absl::Status Signal(LogicalStream& stream, Queue& queue, std::atomic<uint64_t>* fence,
                       uint64_t value);
-  // Nothing but a marker came to the stream since it was known to be idle.
-  static void NoteIdle(LogicalStream& stream) { stream.observed_entries = stream.entries; }
   // Whether an operation on the stream would begin at once, since all that it waits for is known to
   // be complete. Says no where that is not known without asking the device.
   bool KnownIdle(const LogicalStream& stream) const;
@@ -106,6 +106,7 @@ class StreamOrder {
   QueuePool& queues_;
   FencePool& fences_;
   const Binding& binding_;
+  Parking& parking_;
   OperationCounters& counters_;      // of moves of streams from one partition to another
   std::unique_ptr<Marker> barrier_;  // made for the first one
   uint64_t barriers_ = 0;            // number of the present one

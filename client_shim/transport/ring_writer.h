@@ -59,6 +59,10 @@ class RingWriter {
     return (bytes + kRingLine - 1) & ~uint64_t{kRingLine - 1};
   }
 
+  // Ends the reader's sleep, if it sleeps. A store of this thread before the call is then visible to
+  // it, as a record is.
+  void WakeReader();
+
  private:
   // The bytes behind `tail` that a record of `bytes` takes, including the padding before it.
   uint64_t Needed(uint64_t tail, uint64_t bytes) const {
@@ -67,7 +71,6 @@ class RingWriter {
   }
   // Waits until `bytes` are free, or for a while. Returns false if the session is closed.
   bool WaitForRoom(uint64_t bytes, uint32_t* rounds);
-  void WakeReader();
 
   SessionHeader& header_;
   std::byte* const ring_;

@@ -167,8 +167,9 @@ class Runner {
     CollectReads();  // the function knows that they are complete
     task.run(session().sticky_error());
     // Release: what the task did happens before the stream's later work.
-    if (task.resume != kNoFence)
-      session().fences()[task.resume].store(task.resume_value, std::memory_order_release);
+    if (task.resume == kNoFence) return;
+    session().fences()[task.resume].store(task.resume_value, std::memory_order_release);
+    session().ring().WakeReader();
   }
 
   std::mutex mutex_;  // guards the rest

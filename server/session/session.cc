@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionConfig& conf
   session->printer_ = std::make_unique<ClientPrinter>(*session->region_, config.label);
   RingReader* const reader = session->reader_.get();
   session->executor_ = std::make_unique<Executor>([reader] { reader->Wake(); });
+  session->parking_ = std::make_unique<Parking>(*session->executor_);
   session->devices_.resize(config.devices.size());
   session->memory_ =
       std::make_unique<SessionMemory>(config, options, *session->region_, session->devices_);
@@ -59,8 +60,8 @@ absl::Status Session::OpenDevice(const SessionConfig::OnDevice& on, SessionDevic
                             on.device->CreateAddressSpace(on.memory_base, on.memory_bytes));
   const std::span<uint8_t> shared = region_->device_part();
   DETSHARE_RETURN_IF_ERROR(device.space->RegisterHost(shared.data(), shared.size()));
-  DETSHARE_ASSIGN_OR_RETURN(
-      device.coroutine, GpuCoroutine::Create(*on.device, *device.space, *on.queues, *executor_));
+  DETSHARE_ASSIGN_OR_RETURN(device.coroutine,
+                            GpuCoroutine::Create(*on.device, *device.space, *on.queues, *parking_));
   device.memory = std::make_unique<DeviceMemory>(*device.coroutine);
   device.quota = on.quota;
   device.memory->set_quota(on.quota);

@@ -134,6 +134,7 @@ class Session {
   std::unique_ptr<SharedRegion> region_;
   std::unique_ptr<RingReader> reader_;
   std::unique_ptr<ClientPrinter> printer_;
+  std::unique_ptr<Parking> parking_;  // outlives the tasks of the executor
   std::unique_ptr<Executor> executor_;
   std::vector<SessionDevice> devices_;  // tables and handlers hold pointers to the elements
   std::unique_ptr<SessionMemory> memory_;

@@ -44,6 +44,9 @@ constexpr milliseconds kAwaitedSpin(100);
 // (AddressSpace::Announce).
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
+// The sleep time while parked work waits for the client. The client wakes the worker, but a client of
+// an earlier version does not.
+constexpr milliseconds kClientSleep(1);
 // After this time without a record, the worker assumes that the client has submitted all its work.
 constexpr microseconds kSubmissionPause(20);
 // Spin and sleep times while the session is throttled. Nothing wakes the worker when the throttle
@@ -318,19 +321,22 @@ void SessionWorker::Loop(SessionDriver& driver) {
     std::chrono::nanoseconds timeout = calm_                ? RingReader::kNoLimit
                                        : now < active_until ? std::chrono::nanoseconds(kActiveSleep)
                                                             : kRestlessSleep;
-    const bool looks = driver.announced()
-                           ? session.executor().waiting_for_others() != 0
-                           : session.executor().waiting() > (driver.watching_idle() ? 1 : 0) ||
-                                 driver.watching_work();
+    const bool looks = driver.announced() ? session.executor().waiting_for_others() != 0
+                                          : session.executor().waiting() -
+                                                        session.executor().waiting_for_client() >
+                                                    (driver.watching_idle() ? 1 : 0) ||
+                                                driver.watching_work();
     if (looks) {
       timeout = fence_sleep;
       fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
+    } else if (session.executor().waiting_for_client() != 0) {
+      timeout = std::min<nanoseconds>(timeout, kClientSleep);
     }
     if (call_waits_) timeout = std::min<nanoseconds>(timeout, kFullSleep);
     // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
     const bool alive = session.reader().Sleep(timeout, [this, &session] {
-      return stop_.load(std::memory_order_acquire) || new_calls_.load(std::memory_order_acquire) ||
-             session.region().damaged();
+      return session.executor().ClientHasWritten() || stop_.load(std::memory_order_acquire) ||
+             new_calls_.load(std::memory_order_acquire) || session.region().damaged();
     });
     if (!alive) session.Violate("the memory shared with the client is gone");
   }

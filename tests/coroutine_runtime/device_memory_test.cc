@@ -23,12 +23,13 @@ struct Session {
   std::unique_ptr<AddressSpace> space;
   std::unique_ptr<DeviceMemory> memory;
   Executor executor;  // destroyed first
+  Parking parking{executor};
   FakeKernel kernel;
 
   explicit Session(uint64_t granule = kGranule, uint64_t card = 1ull << 40,
                    uint64_t limit = UINT64_MAX)
       : device(granule, card), space(*device.CreateAddressSpace(kBase, 1ull << 36)) {
-    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
     memory = std::make_unique<DeviceMemory>(*coroutine, limit);
     for (StreamId stream : {1, 2}) {
       REQUIRE(coroutine->CreateStream(stream, kContext, {.non_blocking = true}).ok());

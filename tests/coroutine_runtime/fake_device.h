@@ -268,6 +268,7 @@ class FakeDevice : public Device {
     int priority = 0;         // of the launch's queue
     int launch_priority = 0;  // the priority that the launch named
     bool urgent = false;      // in the urgent time-slice group
+    uint64_t tag = 0;         // dynamic_shared_bytes of a launch, or the width of a copy
   };
   std::vector<Operation> operations;
   // The history of each fence value.
@@ -329,7 +330,7 @@ inline FakeQueue::~FakeQueue() { std::erase(device_.queues, this); }
 
 inline absl::Status FakeQueue::Work(int64_t number) {
   items_.push_back({nullptr, [this, number] { device_.operations[number].done = true; }});
-  device_.operations.push_back({history_, first_sm, false, priority, 0, urgent});
+  device_.operations.push_back({history_, first_sm, false, priority, 0, urgent, 0});
   history_.insert(number);
   return absl::OkStatus();
 }
@@ -342,10 +343,13 @@ inline absl::Status FakeQueue::Launch(AddressSpace&, Kernel&, const LaunchShape&
   }
   absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));
   device_.operations.back().launch_priority = shape.priority;
+  device_.operations.back().tag = shape.dynamic_shared_bytes;
   return status;
 }
-inline absl::Status FakeQueue::Copy(AddressSpace&, const CopyRequest&) {
-  return Work(static_cast<int64_t>(device_.operations.size()));
+inline absl::Status FakeQueue::Copy(AddressSpace&, const CopyRequest& request) {
+  absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));
+  device_.operations.back().tag = request.width;
+  return status;
 }
 inline absl::Status FakeQueue::Fill(AddressSpace&, const FillRequest&) {
   return Work(static_cast<int64_t>(device_.operations.size()));

@@ -93,12 +93,15 @@ class CudaModel {
 
 // With kGroups, the session also moves between time-slice groups, and is bound to one in the end.
 enum class Moves { kNever, kAlways, kSometimes, kGroups };
+// Where streams wait for the client: on the device, or in the daemon (parking.h).
+enum class HostWaits { kOnDevice, kParked };
 
 // A session that executes random operations on the fake device, and checks each of them against the
 // model.
 class RandomProgram {
  public:
-  RandomProgram(unsigned seed, Moves moves) : program_(seed), mover_(seed + 1), moves_(moves) {
+  RandomProgram(unsigned seed, Moves moves, HostWaits waits)
+      : program_(seed), mover_(seed + 1), moves_(moves), parks_(waits == HostWaits::kParked) {
     for (ContextId context = 1; context <= kContexts; ++context) {
       CreateStream(context, /*non_blocking=*/false, /*legacy=*/true);
       CreateStream(context, /*non_blocking=*/false, /*legacy=*/false);
@@ -115,6 +118,8 @@ class RandomProgram {
       coroutine_->Bind(*partitions_[mover_() % partitions_.size()]);
     }
     if (moves_ == Moves::kGroups) MoveBetweenGroups();
+    if (parks_ && mover_() % 4 == 0) OpenGate(mover_() % 8);
+    if (parks_ && mover_() % 16 == 0) RunDevice();
     const auto [stream, context] = *std::next(streams_.begin(), Random(streams_.size()));
     const EventId event = 1 + Random(kEvents);
     switch (Random(12)) {
@@ -142,7 +147,9 @@ class RandomProgram {
 
   // Lets all host functions return. Then all work must complete.
   void Finish() {
+    while (!gates_.empty()) OpenGate(mover_());
     CompleteAll();
+    if (parks_) CheckAll();
     for (const FakeDevice::Operation& operation : device_.operations) REQUIRE(operation.done);
   }
 
@@ -160,6 +167,58 @@ class RandomProgram {
     device_.RunAll();
     done_operations_ = operations_;
     done_resumes_ = last_resume_value_;
+  }
+
+  // Lets one host function return.
+  void OpenGate(size_t which) {
+    if (gates_.empty()) return;
+    const auto gate = std::next(gates_.begin(), static_cast<int64_t>(which % gates_.size()));
+    gate->first->store(static_cast<uint64_t>(gate->second));
+    opened_.insert(-gate->second);
+    gates_.erase(gate);
+    executor_.Poll();
+    CheckNewOperations();
+  }
+  // What is complete from now on need not come before later work.
+  void RunDevice() {
+    device_.RunAll();
+    for (size_t i = 0; i < seen_; ++i)
+      if (device_.operations[i].done) complete_.insert(on_device_[i]);
+  }
+  History WithoutComplete(const History& history) const {
+    History left;
+    std::set_difference(history.begin(), history.end(), complete_.begin(), complete_.end(),
+                        std::inserter(left, left.end()));
+    return left;
+  }
+  // No operation may have come to the device that waits for a host function.
+  void CheckNewOperations() {
+    for (; seen_ < device_.operations.size(); ++seen_) {
+      const uint64_t number = device_.operations[seen_].tag;
+      REQUIRE(numbers_.insert(static_cast<int64_t>(number)).second);
+      on_device_.push_back(static_cast<int64_t>(number));
+      for (const int64_t before : expected_[number])
+        REQUIRE((before >= 0 || opened_.contains(before)));
+    }
+  }
+  // Every operation and signal came after all that CUDA requires. It may have come after more: a
+  // stream whose work is parked waits early for the work of others.
+  void CheckAll() {
+    REQUIRE(seen_ == expected_.size());
+    const auto comes_after = [&](const History& device, const History& required) {
+      History numbers;
+      for (const int64_t before : device)
+        if (before >= 0) numbers.insert(on_device_[before]);
+      return std::all_of(required.begin(), required.end(),
+                         [&](int64_t before) { return before < 0 || numbers.contains(before); });
+    };
+    for (size_t i = 0; i < seen_; ++i) {
+      REQUIRE(comes_after(device_.operations[i].before, expected_[on_device_[i]]));
+    }
+    for (const auto& [fence, history] : signals_) {
+      const auto written = device_.fences.find({fence, 1});
+      if (written != device_.fences.end()) REQUIRE(comes_after(written->second, history));
+    }
   }
 
   // Does before an operation what a scheduler, a backend and a worker do.
@@ -220,11 +279,13 @@ class RandomProgram {
   }
 
   void Launch(StreamId stream) {
-    REQUIRE(coroutine_->Launch(stream, kernel_, {}, {}).ok());
+    LaunchShape shape;
+    shape.dynamic_shared_bytes = static_cast<uint32_t>(operations_);
+    REQUIRE(coroutine_->Launch(stream, kernel_, shape, {}).ok());
     ExpectOperation(stream);
   }
   void Copy(StreamId stream) {
-    REQUIRE(coroutine_->Copy(stream, {}).ok());
+    REQUIRE(coroutine_->Copy(stream, {.width = static_cast<uint64_t>(operations_)}).ok());
     ExpectOperation(stream);
     if (Random(2) == 0) return;
     REQUIRE(coroutine_->OrderAllBehind(stream).ok());
@@ -258,11 +319,16 @@ class RandomProgram {
     REQUIRE(
         coroutine_->HostFunction(stream, reached, 1, resume, static_cast<uint64_t>(value)).ok());
     ExpectSignal(reached, model_.Operation(stream, {-value}));
+    if (parks_) gates_.emplace_back(resume, value);
   }
 
   // One more operation, of this stream, comes after what the model says.
   void ExpectOperation(StreamId stream) {
     const int64_t number = operations_++;
+    if (parks_) {
+      expected_.push_back(WithoutComplete(model_.Operation(stream, {number})));
+      return CheckNewOperations();
+    }
     REQUIRE(device_.operations.size() == static_cast<size_t>(operations_));
     const FakeDevice::Operation& operation = device_.operations[number];
     REQUIRE(Matches(operation.before, model_.Operation(stream, {number})));
@@ -274,6 +340,10 @@ class RandomProgram {
   }
   // The fence is signalled when exactly `history` is complete.
   void ExpectSignal(const std::atomic<uint64_t>* fence, const History& history) {
+    if (parks_) {
+      signals_.emplace_back(fence, WithoutComplete(history));
+      return;
+    }
     const auto written = device_.fences.find({fence, 1});
     if (written == device_.fences.end()) {
       REQUIRE(fence->load() == 1);  // at once, because there was nothing to wait for
@@ -285,6 +355,7 @@ class RandomProgram {
 
   std::mt19937 program_, mover_;
   const Moves moves_;
+  const bool parks_;
   std::deque<std::atomic<uint64_t>> fences_;  // stable addresses
   // Changes the device before anything uses it.
   struct Groups : FakeDevice {
@@ -298,13 +369,14 @@ class RandomProgram {
   const std::array<Partition*, 3> partitions_ = {&device_.whole(), low_.get(), high_.get()};
   QueuePool pool_{device_};
   Executor executor_;
+  Parking parking_{executor_, parks_ ? Parking::kMaxBytes : 0};
   SchedBoard board_;
   DurationTable durations_{16};
   ManualClock clock_;
   SchedEntity entity_{board_, durations_, clock_, [] {}};
   std::unique_ptr<AddressSpace> space_ = *device_.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::unique_ptr<GpuCoroutine> coroutine_ =
-      *GpuCoroutine::Create(device_, *space_, pool_, executor_);
+      *GpuCoroutine::Create(device_, *space_, pool_, parking_);
   FakeKernel kernel_;
 
   CudaModel model_;
@@ -317,13 +389,29 @@ class RandomProgram {
   int64_t done_operations_ = 0, done_resumes_ = 0;  // up to these, all are known to be complete
   std::optional<bool> group_;                       // of a session that is bound: whether urgent
   int urgent_ = 0, ordinary_ = 0;                   // operations in each group
+
+  // If work is parked. The device numbers operations in another order.
+  std::vector<std::pair<std::atomic<uint64_t>*, int64_t>> gates_;  // closed ones, and their values
+  History opened_;                                                 // negative values
+  std::vector<History> expected_;                                  // of each operation
+  std::vector<std::pair<const std::atomic<uint64_t>*, History>> signals_;
+  std::vector<int64_t> on_device_;  // the operations in the device's order
+  History numbers_, complete_;
+  size_t seen_ = 0;
 };
 
-void RunRandomProgram(unsigned seed, Moves moves) {
+void RunRandomProgram(unsigned seed, Moves moves, HostWaits waits = HostWaits::kOnDevice) {
   INFO("seed " << seed << ", moves " << static_cast<int>(moves));
-  RandomProgram program(seed, moves);
+  RandomProgram program(seed, moves, waits);
   for (int step = 0; step < 150; ++step) program.Step();
   program.Finish();
+}
+
+TEST_CASE("Work behind a wait for the client stays in the daemon, and keeps CUDA's order") {
+  for (unsigned seed = 0; seed < 150; ++seed) {
+    RunRandomProgram(seed, Moves::kNever, HostWaits::kParked);
+    RunRandomProgram(seed, Moves::kSometimes, HostWaits::kParked);
+  }
 }
 
 TEST_CASE("Operations come after exactly what CUDA requires when the session does not move") {
@@ -342,7 +430,7 @@ TEST_CASE("Operations come after exactly what CUDA requires when the session cha
   int urgent = 0, ordinary = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);
-    RandomProgram program(seed, Moves::kGroups);
+    RandomProgram program(seed, Moves::kGroups, HostWaits::kOnDevice);
     for (int step = 0; step < 150; ++step) program.Step();
     program.Finish();
     urgent += program.urgent();

@@ -17,9 +17,9 @@ FillRequest SomeFill() {
 
 // A coroutine with stream 1 in context 1.
 struct OnDevice {
-  OnDevice(FakeDevice& device, Executor& executor)
+  OnDevice(FakeDevice& device, Parking& parking)
       : device(device), queues(device), space(*device.CreateAddressSpace(1 << 30, 1 << 30)) {
-    coroutine = *GpuCoroutine::Create(device, *space, queues, executor);
+    coroutine = *GpuCoroutine::Create(device, *space, queues, parking);
     REQUIRE(coroutine->CreateStream(1, 1, {true, false, 0}).ok());
   }
   // Returns the number of the operation.
@@ -36,10 +36,11 @@ struct OnDevice {
 
 // Two devices. Their operations have different numbers.
 struct GpuCoroutinePeersFixture {
-  GpuCoroutinePeersFixture() : here(device_a, executor), there(device_b, executor) {
+  GpuCoroutinePeersFixture() : here(device_a, parking), there(device_b, parking) {
     for (int i = 0; i < 100; ++i) there.Fill();
   }
   Executor executor{[] {}};
+  Parking parking{executor};
   FakeDevice device_a, device_b;
   OnDevice here, there;
 };
@@ -101,7 +102,8 @@ TEST_CASE("Memory is idle when the work of all its users is complete") {
 TEST_CASE("A shared event stands for its last recording by any session") {
   Executor executor([] {});
   FakeDevice device;
-  OnDevice one(device, executor), other(device, executor);
+  Parking parking{executor};
+  OnDevice one(device, parking), other(device, parking);
   const std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
   CHECK(*event->Complete());
   CHECK(other.coroutine->WaitShared(1, *event).ok());

@@ -18,12 +18,13 @@ struct GpuCoroutineFixture {
   std::unique_ptr<Partition> high = *device.CreatePartition(8, 8);
   QueuePool pool{device};
   Executor executor;
+  Parking parking{executor};
   std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   FakeKernel kernel;
 
   GpuCoroutineFixture() {
-    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
     fences.resize(8);
   }
   FakeAddressSpace& fake_space() { return static_cast<FakeAddressSpace&>(*space); }
@@ -162,6 +163,12 @@ TEST_CASE_METHOD(GpuCoroutineFixture, "An event on a stream that is known to be 
   CHECK(fences[0] == 3);
   REQUIRE(coroutine->Signal(1, &fences[1], 1).ok());
   CHECK(fences[1] == 1);
+  CHECK(coroutine->QueryEvent(1).ok());
+  // Nothing is left to wait for.
+  Stream(2, {.non_blocking = true});
+  const int calls = device.calls;
+  REQUIRE(coroutine->WaitEvent(2, 1).ok());
+  CHECK(device.calls == calls);
   // The device gives the time of a timed event.
   REQUIRE(coroutine->RecordEvent(2, 1, &fences[2], 1).ok());
   CHECK(fences[2] == 0);
@@ -175,6 +182,7 @@ TEST_CASE_METHOD(GpuCoroutineFixture, "An event on a stream that is known to be 
   REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 5).ok());
   CHECK(fences[0] == 4);
   fences[3] = 1;
+  executor.Poll();
   device.RunAll();
   CHECK(fences[0] == 5);
 }

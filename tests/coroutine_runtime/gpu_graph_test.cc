@@ -18,13 +18,14 @@ struct GpuGraphFixture {
   std::unique_ptr<Partition> high = *device.CreatePartition(8, 8);
   QueuePool pool{device};
   Executor executor;
+  Parking parking{executor};
   std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::shared_ptr<FakeKernel> kernel = std::make_shared<FakeKernel>();
   std::unique_ptr<GpuGraph> graph;
 
   GpuGraphFixture() {
-    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
     fences.resize(4);
     for (StreamId id = 1; id <= 3; ++id) {
       REQUIRE(coroutine->CreateStream(id, 7, {.non_blocking = true}).ok());

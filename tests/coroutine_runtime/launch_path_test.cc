@@ -81,8 +81,9 @@ TEST_CASE("Operations of a followed session allocate nothing") {
   NullPartition low, high;
   QueuePool pool(device);
   Executor executor;
+  Parking parking{executor};
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
-  std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+  std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
   SchedBoard board;
   DurationTable durations(16);
   ManualClock clock;
@@ -131,8 +132,9 @@ TEST_CASE("Operations allocate nothing, even when the session moves at every one
   NullPartition low, high;
   QueuePool pool(device);
   Executor executor;
+  Parking parking{executor};
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
-  std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+  std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
   constexpr int kStreams = 8;
   for (StreamId id = 1; id <= kStreams; ++id) {
     REQUIRE(coroutine->CreateStream(id, 1, {.legacy_default = id == 1}).ok());
@@ -174,13 +176,14 @@ TEST_CASE("Operations allocate nothing when the session moves between time-slice
   device.EnablePreemption(/*latency_ns=*/190'000);
   QueuePool pool(device);
   Executor executor;
+  Parking parking{executor};
   SchedBoard board;
   DurationTable durations(16);
   ManualClock clock;
   SchedEntity entity(board, durations, clock, [] {});
   std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
-  coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+  coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
   NullPartition low;
   const auto give = [&](bool urgent) {
     SchedEntity::Assignment assignment;

@@ -37,7 +37,7 @@ struct Card {
 struct BrokerSession {
   BrokerSession(Card& card, uint64_t id) : card(card) {
     space = *card.device.CreateAddressSpace(id << 40, 1ull << 36);
-    coroutine = *GpuCoroutine::Create(card.device, *space, card.pool, *executor);
+    coroutine = *GpuCoroutine::Create(card.device, *space, card.pool, parking);
     memory = std::make_unique<DeviceMemory>(*coroutine);
     account = card.broker.Open(id, policy::TenantClass::kUnset, *memory, [this] { ++attended; });
   }
@@ -66,6 +66,7 @@ struct BrokerSession {
 
   Card& card;
   std::unique_ptr<Executor> executor = std::make_unique<Executor>();
+  Parking parking{*executor};
   std::unique_ptr<GpuCoroutine> coroutine;
   std::unique_ptr<AddressSpace> space;
   std::unique_ptr<DeviceMemory> memory;

@@ -117,7 +117,7 @@ class ProgramSession {
  public:
   ProgramSession(Device& device, QueuePool& pool, uint64_t index)
       : space_(*device.CreateAddressSpace(soft::TestBase(index), soft::kTestSpaceBytes)) {
-    coroutine_ = *GpuCoroutine::Create(device, *space_, pool, executor_);
+    coroutine_ = *GpuCoroutine::Create(device, *space_, pool, parking_);
     for (int stream = 0; stream <= kStreams; ++stream) {
       StreamOptions options;
       options.legacy_default = stream == kStreams;
@@ -236,6 +236,7 @@ class ProgramSession {
   }
 
   Executor executor_;
+  Parking parking_{executor_};
   std::unique_ptr<GpuCoroutine> coroutine_;  // destroyed after the space
   std::unique_ptr<AddressSpace> space_;
   std::unique_ptr<Library> library_;

@@ -50,6 +50,7 @@ struct ScheduledSession {
   std::unique_ptr<GpuCoroutine> coroutine;  // ends after the space
   std::unique_ptr<AddressSpace> space;
   Executor executor;
+  Parking parking{executor, 0};  // the device sees all work at once
   FakeKernel kernel;
 
   ScheduledSession(FakeDevice& device, QueuePool& pool, DeviceScheduler& scheduler,
@@ -58,7 +59,7 @@ struct ScheduledSession {
         scheduler(scheduler),
         id(id),
         space(*device.CreateAddressSpace(id << 40, 1ull << 30)) {
-    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
     for (StreamId stream = 1; stream <= 3; ++stream) {
       REQUIRE(coroutine->CreateStream(stream, 1, {.non_blocking = true}).ok());
     }

@@ -26,6 +26,7 @@ struct GroupFixture {
   std::unique_ptr<Partition> low = *device.CreatePartition(2, 6);
   QueuePool pool{device};
   Executor executor;
+  Parking parking{executor, 0};  // the device sees all work at once
   SchedBoard board;
   DurationTable durations{16};
   ManualClock clock;
@@ -40,7 +41,7 @@ struct GroupFixture {
   GroupFixture() {
     fences.resize(8);
     bound_kernel.bound = bound_graph_kernel->bound = true;
-    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
     for (StreamId id = 1; id <= 3; ++id)
       REQUIRE(coroutine->CreateStream(id, 1, {.non_blocking = true}).ok());
     REQUIRE(coroutine->CreateEvent(1, 1, false).ok());

@@ -415,7 +415,8 @@ TEST_CASE("A partition confines kernels to its SMs, and a session moves between 
     Kernel* iota = *library->GetKernel("iota");
     QueuePool pool(*gpu);
     std::optional<Executor> executor(std::in_place);
-    auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, *executor);
+    Parking parking(*executor);
+    auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, parking);
     REQUIRE_OK(coroutine->CreateStream(1, 1, {}));
     Partition* places[] = {low->get(), high->get(), &gpu->whole()};
     for (uint32_t i = 0; i < 300; ++i) {
@@ -554,7 +555,8 @@ TEST_CASE("Durations of operations", "[.speed]") {
   Kernel* iota = *library->GetKernel("iota");
   QueuePool pool(*gpu);
   Executor executor;
-  auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, executor);
+  Parking parking{executor};
+  auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, parking);
   REQUIRE_OK(coroutine->CreateStream(1, 1, {.legacy_default = true}));
   REQUIRE_OK(coroutine->CreateStream(2, 1, {}));
   const Parameters parameters = Parameters().Add(kBase).Add(1u).Add(32u);

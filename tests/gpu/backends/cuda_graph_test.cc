@@ -415,7 +415,8 @@ TEST_CASE("A session's graph moves between partitions and streams, and its launc
   Fixture f(*gpu);
   QueuePool pool(*gpu);
   std::optional<Executor> executor(std::in_place);
-  auto coroutine = *GpuCoroutine::Create(*gpu, *f.session.space, pool, *executor);
+  Parking parking(*executor);
+  auto coroutine = *GpuCoroutine::Create(*gpu, *f.session.space, pool, parking);
   for (StreamId stream = 1; stream <= 2; ++stream) {
     REQUIRE_OK(coroutine->CreateStream(stream, 1, {.non_blocking = true}));
   }

@@ -154,7 +154,7 @@ TEST_CASE("A session in the urgent group reads and writes the variables of its o
   CHECK(*groups.ordinary.host_as<uint32_t>() == 7);
 }
 
-TEST_CASE("A session that becomes urgent while its stream waits for the client still launches") {
+TEST_CASE("A session that becomes urgent while its stream waits for memory still launches") {
   Device* gpu = PreemptingGpu();
   if (gpu == nullptr) return;
   Session session(*gpu);
@@ -163,11 +163,12 @@ TEST_CASE("A session that becomes urgent while its stream waits for the client s
   Kernel* const iota = *library->GetKernel("iota");
   QueuePool pool(*gpu);
   std::optional<Executor> executor(std::in_place);
+  Parking parking(*executor);
   SchedBoard board;
   DurationTable durations(16);
   const RealClock clock;
   SchedEntity entity(board, durations, clock, [] {});
-  auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, *executor);
+  auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, parking);
   for (StreamId stream = 1; stream <= 2; ++stream)
     REQUIRE_OK(coroutine->CreateStream(stream, 1, {.non_blocking = true}));
   const auto give = [&](bool urgent) {
@@ -179,7 +180,7 @@ TEST_CASE("A session that becomes urgent while its stream waits for the client s
     assignment.partitions = {&gpu->whole(), gpu->urgent()};
     entity.Publish(assignment);
     if (coroutine->entity() == nullptr) coroutine->Attach(entity);
-    REQUIRE(coroutine->MayRun());
+    coroutine->MayRun();  // takes note of the assignment
   };
   const auto launch = [&](StreamId stream, uint32_t value) {
     return coroutine->Launch(stream, *iota, Shape(1, 32),
@@ -187,23 +188,72 @@ TEST_CASE("A session that becomes urgent while its stream waits for the client s
   };
   give(/*urgent=*/false);
   REQUIRE_OK(launch(1, 1));
-  // The gate: stream 1 waits for the host.
+  // Stream 1 waits on the device for a word that the host writes.
   std::atomic<uint64_t>& gate = *session.fence;
   std::atomic<uint64_t>& passed = session.fence[1];
-  const uint64_t open = ++session.last_value;
-  REQUIRE_OK(coroutine->WaitFence(1, &gate, open));
+  MemoryOp wait;
+  wait.operation = MemoryOp::kWait64;
+  wait.address = reinterpret_cast<uint64_t>(&gate);
+  wait.value = 1;
+  REQUIRE_OK(coroutine->MemoryOps(1, {&wait, 1}));
   give(/*urgent=*/true);
   REQUIRE_OK(launch(2, 2));
   CHECK_FALSE(session.space->urgent());
   REQUIRE_OK(coroutine->Signal(2, &passed, 1));
   REQUIRE(Session::Reached(passed, 1));
-  gate.store(open);
+  gate.store(1);
   REQUIRE_OK(coroutine->Signal(1, &passed, 2));
   REQUIRE(Session::Reached(passed, 2));
   REQUIRE_OK(launch(2, 3));
   CHECK(session.space->urgent());
   REQUIRE_OK(coroutine->Signal(2, &passed, 3));
   REQUIRE(Session::Reached(passed, 3));
+  executor.reset();
+  session.queue.reset();
+  library.reset();
+  session.space.reset();  // destroyed before the coroutine
+}
+
+TEST_CASE("A stream that waits for the client keeps no other stream from going on") {
+  Device* gpu = PreemptingGpu();
+  if (gpu == nullptr) return;
+  Session session(*gpu);
+  REQUIRE_OK(session.space->Map(kBase, 2 * kMiB));
+  std::unique_ptr<Library> library = session.Load(kPtx);
+  Kernel* const iota = *library->GetKernel("iota");
+  QueuePool pool(*gpu);
+  std::optional<Executor> executor(std::in_place);
+  Parking parking(*executor);
+  auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, parking);
+  // More streams than the hardware executes independently of each other.
+  constexpr StreamId kStreams = 80;
+  std::atomic<uint64_t>& gate = *session.fence;
+  std::atomic<uint64_t>* const passed = session.fence + 1;
+  const auto launch = [&](StreamId stream, uint64_t value) {
+    REQUIRE_OK(coroutine->Launch(stream, *iota, Shape(1, 32),
+                                 Parameters()
+                                     .Add(kBase + 128 * stream)
+                                     .Add(static_cast<uint32_t>(value))
+                                     .Add(uint32_t{32})));
+    REQUIRE_OK(coroutine->Signal(stream, &passed[stream], value));
+  };
+  for (StreamId stream = 1; stream <= kStreams; ++stream) {
+    REQUIRE_OK(coroutine->CreateStream(stream, 1, {.non_blocking = true}));
+    launch(stream, 1);
+    REQUIRE(Session::Reached(passed[stream], 1));
+  }
+  for (StreamId gated = 1; gated <= kStreams; gated += 7) {
+    INFO("stream " << gated << " is held back");
+    gate.store(0);
+    REQUIRE_OK(coroutine->WaitFence(gated, &gate, 1));
+    for (StreamId stream = 1; stream <= kStreams; ++stream) launch(stream, 1 + gated);
+    for (StreamId stream = 1; stream <= kStreams; ++stream)
+      if (stream != gated) REQUIRE(Session::Reached(passed[stream], 1 + gated));
+    CHECK(passed[gated].load() < 1 + gated);
+    gate.store(1);
+    executor->Poll();
+    REQUIRE(Session::Reached(passed[gated], 1 + gated));
+  }
   executor.reset();
   session.queue.reset();
   library.reset();
@@ -222,7 +272,8 @@ TEST_CASE("Streams and graphs move between the groups, and their launches keep o
   Kernel* where = *neighbours_library->GetKernel("where");
   QueuePool pool(*gpu);
   std::optional<Executor> executor(std::in_place);
-  auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, *executor);
+  Parking parking(*executor);
+  auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, parking);
   for (StreamId stream = 1; stream <= 2; ++stream) {
     REQUIRE_OK(coroutine->CreateStream(stream, 1, {.non_blocking = true}));
   }

@@ -24,7 +24,7 @@ struct Fixture {
     SessionDevice& session = devices.emplace_back();
     session.device = &device;
     session.space = *device.CreateAddressSpace(soft::TestBase(0), soft::kTestSpaceBytes);
-    session.coroutine = *GpuCoroutine::Create(device, *session.space, queues, executor);
+    session.coroutine = *GpuCoroutine::Create(device, *session.space, queues, parking);
     session.memory = std::make_unique<DeviceMemory>(*session.coroutine);
     executor.Spawn(Allocate(*session.memory, &address, 4 * kMiB));
     REQUIRE(address != 0);
@@ -38,6 +38,7 @@ struct Fixture {
   QueuePool queues{device};
   std::vector<SessionDevice> devices;
   Executor executor;  // destroyed first
+  Parking parking{executor};
   DeviceAddress address = 0;
 };
 

@@ -1,0 +1,246 @@
+#include "coroutine_runtime/parking.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace detshare {
+
+// A recording of a marker that is parked.
+struct Parking::Point : Marker::ParkedPoint {
+  std::shared_ptr<Lane> lane;
+  std::vector<std::shared_ptr<Lane>> waiting;
+};
+
+// ---- the session's parked queues
+
+Parking::~Parking() {
+  // Parked recordings and their queues refer to each other.
+  for (const std::shared_ptr<Lane>& lane : lanes_) lane->items.clear();
+}
+
+std::unique_ptr<ParkingQueue> Parking::Open(Device& device, std::unique_ptr<Queue> queue) {
+  auto lane = std::make_shared<Lane>(Lane{device, std::move(queue), {}});
+  return std::unique_ptr<ParkingQueue>(new ParkingQueue(*this, std::move(lane)));
+}
+
+absl::Status Parking::WaitForClient(Queue& queue, AddressSpace& space,
+                                    const std::atomic<uint64_t>* fence, uint64_t value) {
+  const std::shared_ptr<Lane>& lane = static_cast<ParkingQueue&>(queue).lane_;
+  // Acquire: what the client did before is visible to the work behind the wait.
+  if (lane->items.empty() && fence->load(std::memory_order_acquire) >= value)
+    return absl::OkStatus();
+  Item item;
+  item.fence = fence;
+  item.value = value;
+  item.space = &space;
+  Add(lane, std::move(item));
+  executor_.Spawn(Watch(this, fence, value));
+  return absl::OkStatus();
+}
+
+absl::Status Parking::Submit(Queue& queue) {
+  // By value: the queue's work may end the lane's place in lanes_.
+  const std::shared_ptr<Lane> lane = static_cast<ParkingQueue&>(queue).lane_;
+  SubmitUntil(*lane, nullptr);
+  Pump();
+  return error_;
+}
+
+Task<void> Parking::Watch(Parking* self, const std::atomic<uint64_t>* fence, uint64_t value) {
+  const bool reached = co_await self->executor_.ReachedByClient(fence, value);
+  if (reached) self->Pump();
+}
+
+void Parking::Add(const std::shared_ptr<Lane>& lane, Item item) {
+  item.bytes += sizeof(Item);
+  bytes_ += item.bytes;
+  if (lane->items.empty()) lanes_.push_back(lane);
+  lane->items.push_back(std::move(item));
+  if (bytes_ <= max_bytes_) return;
+  // A copy: Pump() takes lanes away.
+  const std::vector<std::shared_ptr<Lane>> all = lanes_;
+  for (const std::shared_ptr<Lane>& each : all) SubmitUntil(*each, nullptr);
+  Pump();
+}
+
+void Parking::Run(Lane& lane, Item item) {
+  absl::Status status;
+  if (item.fence != nullptr) {
+    if (item.fence->load(std::memory_order_acquire) < item.value)
+      status = lane.queue->WaitFence(*item.space, item.fence, item.value);
+  } else if (item.work) {
+    status = item.work();
+  }
+  error_.Update(status);
+}
+
+void Parking::SubmitUntil(Lane& lane, const Point* point) {
+  while (!lane.items.empty() && (point == nullptr || !point->submitted)) {
+    Item item = std::move(lane.items.front());
+    lane.items.pop_front();
+    bytes_ -= item.bytes;
+    // The point was recorded before the wait for it, so this comes to an end.
+    if (item.point != nullptr && !item.point->submitted)
+      SubmitUntil(*item.point->lane, item.point.get());
+    Run(lane, std::move(item));
+  }
+}
+
+void Parking::Pump() {
+  bool progress = true;
+  while (progress) {
+    progress = false;
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      const std::shared_ptr<Lane> lane = lanes_[i];
+      while (!lane->items.empty()) {
+        Item& first = lane->items.front();
+        if (first.fence != nullptr && first.fence->load(std::memory_order_acquire) < first.value)
+          break;
+        if (first.point != nullptr && !first.point->submitted) break;
+        Item item = std::move(first);
+        lane->items.pop_front();
+        bytes_ -= item.bytes;
+        Run(*lane, std::move(item));
+        progress = true;
+      }
+    }
+  }
+  std::erase_if(lanes_, [](const std::shared_ptr<Lane>& lane) { return lane->items.empty(); });
+}
+
+absl::Status Parking::RecordNow(Lane& lane, Point& point) {
+  point.submitted = true;
+  std::vector<std::shared_ptr<Lane>> waiting;
+  waiting.swap(point.waiting);
+  Marker* marker = point.marker;
+  std::unique_ptr<Marker> substitute;
+  if (marker != nullptr) {
+    marker->parked_ = nullptr;
+  } else {
+    if (waiting.empty()) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<Marker>> made = lane.device.CreateMarker(/*timed=*/false);
+    if (!made.ok()) return made.status();
+    substitute = *std::move(made);
+    marker = substitute.get();
+  }
+  absl::Status status = lane.queue->Record(*marker);
+  for (const std::shared_ptr<Lane>& other : waiting) status.Update(other->queue->Wait(*marker));
+  return status;
+}
+
+// ---- a queue
+
+absl::Status ParkingQueue::Park(size_t bytes, std::function<absl::Status()> work) {
+  Parking::Item item;
+  item.work = std::move(work);
+  item.bytes = bytes;
+  parking_.Add(lane_, std::move(item));
+  return absl::OkStatus();
+}
+
+absl::Status ParkingQueue::Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
+                                  absl::Span<const std::byte> parameters) {
+  Queue* const queue = lane_->queue.get();
+  if (passes()) [[likely]]
+    return queue->Launch(space, kernel, shape, parameters);
+  return Park(sizeof(shape) + parameters.size(),
+              [queue, &space, &kernel, shape,
+               own = std::vector<std::byte>(parameters.begin(), parameters.end())] {
+                return queue->Launch(space, kernel, shape, own);
+              });
+}
+
+absl::Status ParkingQueue::Copy(AddressSpace& space, const CopyRequest& request) {
+  Queue* const queue = lane_->queue.get();
+  if (passes()) [[likely]]
+    return queue->Copy(space, request);
+  std::vector<std::byte> own;
+  if (request.inline_source) {
+    const auto* const from = reinterpret_cast<const std::byte*>(request.source);
+    const uint64_t bytes = (request.depth - 1) * request.source_slice +
+                           (request.height - 1) * request.source_pitch + request.width;
+    own.assign(from, from + bytes);
+  }
+  return Park(sizeof(request) + own.size(), [queue, &space, request, own = std::move(own)] {
+    CopyRequest now = request;
+    if (now.inline_source) now.source = reinterpret_cast<DeviceAddress>(own.data());
+    return queue->Copy(space, now);
+  });
+}
+
+absl::Status ParkingQueue::Fill(AddressSpace& space, const FillRequest& request) {
+  Queue* const queue = lane_->queue.get();
+  if (passes()) [[likely]]
+    return queue->Fill(space, request);
+  return Park(sizeof(request), [queue, &space, request] { return queue->Fill(space, request); });
+}
+
+absl::Status ParkingQueue::WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
+                                      uint64_t value) {
+  Queue* const queue = lane_->queue.get();
+  if (passes()) [[likely]]
+    return queue->WriteFence(space, fence, value);
+  return Park(0, [queue, &space, fence, value] { return queue->WriteFence(space, fence, value); });
+}
+
+absl::Status ParkingQueue::WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
+                                     uint64_t value) {
+  Queue* const queue = lane_->queue.get();
+  if (passes()) return queue->WaitFence(space, fence, value);
+  return Park(0, [queue, &space, fence, value] { return queue->WaitFence(space, fence, value); });
+}
+
+absl::Status ParkingQueue::MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) {
+  Queue* const queue = lane_->queue.get();
+  if (passes()) return queue->MemoryOps(space, operations);
+  return Park(operations.size() * sizeof(MemoryOp),
+              [queue, &space, own = std::vector<MemoryOp>(operations.begin(), operations.end())] {
+                return queue->MemoryOps(space, own);
+              });
+}
+
+absl::Status ParkingQueue::Record(Marker& marker) {
+  if (marker.parked_ != nullptr) [[unlikely]]
+    std::exchange(marker.parked_, nullptr)->marker = nullptr;
+  if (passes()) [[likely]]
+    return lane_->queue->Record(marker);
+  auto point = std::make_shared<Parking::Point>();
+  point->marker = &marker;
+  point->lane = lane_;
+  marker.parked_ = point;
+  Parking* const parking = &parking_;
+  return Park(sizeof(Parking::Point),
+              [parking, point] { return parking->RecordNow(*point->lane, *point); });
+}
+
+absl::Status ParkingQueue::Wait(Marker& marker) {
+  if (!marker.parked()) [[likely]]
+    return lane_->queue->Wait(marker);
+  const auto point = std::static_pointer_cast<Parking::Point>(marker.parked_);
+  if (point->lane == lane_)
+    return absl::OkStatus();  // the work before the point comes first anyway
+  point->waiting.push_back(lane_);
+  Parking::Item item;
+  item.point = point;
+  parking_.Add(lane_, std::move(item));
+  return absl::OkStatus();
+}
+
+absl::Status ParkingQueue::LaunchGraph(AddressSpace& space, Graph& graph,
+                                       absl::Span<const uint64_t> values) {
+  if (!passes()) [[unlikely]]
+    parking_.Submit(*this).IgnoreError();
+  return lane_->queue->LaunchGraph(space, graph, values);
+}
+
+bool ParkingQueue::Idle() { return passes() && lane_->queue->Idle(); }
+
+absl::Status ParkingQueue::UploadGraph(AddressSpace& space, Graph& graph) {
+  return lane_->queue->UploadGraph(space, graph);
+}
+
+std::unique_ptr<Queue> ParkingQueue::Close() {
+  return passes() ? std::move(lane_->queue) : nullptr;
+}
+
+}  // namespace detshare

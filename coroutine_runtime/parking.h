@@ -1,0 +1,146 @@
+// Keeps work that waits for its client in the daemon.
+//
+// The hardware executes streams on a few channels, and a channel executes its commands one after the
+// other. If a stream waited for its client there, streams that share its channel would wait, too, of
+// this session and of others. The client may wait for one of them before it lets the stream go on.
+//
+// So every queue of a session is a ParkingQueue. It passes its work on to a queue of the device. From
+// a wait for the client on that is not over yet, it keeps work itself (it is parked), until the wait
+// is over:
+//
+//     queue A:  work 1   wait for the client   work 2   Record(m)
+//     queue B:  work 3   Wait(m)   work 4
+//
+//     to the device at once:  work 1, work 3
+//     after the wait:         work 2, Record(m), Wait(m), work 4
+//
+// A queue that waits for a marker that is parked with another queue is parked as well. A wait for a
+// marker that the device has is passed on even by a parked queue, before its parked work: a point
+// that the device has reached or will reach depends on nothing that is parked.
+//
+// Some work cannot be kept: launches of graphs, markers that other sessions see, and more than
+// kMaxBytes of a session. Then the queue passes on all that it keeps, the waits included, as if it
+// had never been parked.
+//
+// Errors of parked work come when it is passed on. The session's next operation returns the first
+// one (error()).
+//
+// Threading: the session's thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/executor.h"
+
+namespace detshare {
+
+class ParkingQueue;
+
+// The parked queues of a session. Outlives them and the executor's tasks.
+class Parking {
+ public:
+  // What a session keeps at most.
+  static constexpr size_t kMaxBytes = 1 << 20;
+
+  // With `max_bytes` 0, all waits are the device's.
+  explicit Parking(Executor& executor, size_t max_bytes = kMaxBytes)
+      : executor_(executor), max_bytes_(max_bytes) {}
+  ~Parking();
+  Parking(const Parking&) = delete;
+  Parking& operator=(const Parking&) = delete;
+
+  Executor& executor() { return executor_; }
+
+  // A queue for the session's work on `device`, of which `queue` is.
+  std::unique_ptr<ParkingQueue> Open(Device& device, std::unique_ptr<Queue> queue);
+
+  // Blocks later work of the queue, which this object has opened, until the client stores `value` or
+  // more to `fence`. The fence outlives the session's work.
+  absl::Status WaitForClient(Queue& queue, AddressSpace& space, const std::atomic<uint64_t>* fence,
+                             uint64_t value);
+  // Passes all parked work of the queue on to the device.
+  absl::Status Submit(Queue& queue);
+
+  // Of work that was parked.
+  const absl::Status& error() const { return error_; }
+  // The number of queues that keep work.
+  size_t parked() const { return lanes_.size(); }
+
+ private:
+  friend class ParkingQueue;
+  struct Point;
+  struct Item {
+    // A wait for the client, for a parked marker, or work.
+    const std::atomic<uint64_t>* fence = nullptr;
+    uint64_t value = 0;
+    std::shared_ptr<Point> point;
+    std::function<absl::Status()> work;
+    AddressSpace* space = nullptr;
+    size_t bytes = 0;
+  };
+  // What a ParkingQueue keeps, also after the queue's end.
+  struct Lane {
+    Device& device;
+    std::unique_ptr<Queue> queue;
+    std::deque<Item> items;
+  };
+
+  static Task<void> Watch(Parking* self, const std::atomic<uint64_t>* fence, uint64_t value);
+  void Add(const std::shared_ptr<Lane>& lane, Item item);
+  // Passes on what waits for nothing any more.
+  void Pump();
+  // Passes the lane's work on, up to the point if there is one, whatever it waits for.
+  void SubmitUntil(Lane& lane, const Point* point);
+  void Run(Lane& lane, Item item);
+  // Records the marker on the lane's queue, and lets the queues wait for it that wait for the point.
+  absl::Status RecordNow(Lane& lane, Point& point);
+
+  Executor& executor_;
+  const size_t max_bytes_;
+  std::vector<std::shared_ptr<Lane>> lanes_;  // those with items
+  size_t bytes_ = 0;
+  absl::Status error_;
+};
+
+class ParkingQueue final : public Queue {
+ public:
+  absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
+                      absl::Span<const std::byte> parameters) override;
+  absl::Status Copy(AddressSpace& space, const CopyRequest& request) override;
+  absl::Status Fill(AddressSpace& space, const FillRequest& request) override;
+  absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
+                          uint64_t value) override;
+  // A wait for work of another device. It is the device that waits.
+  absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
+                         uint64_t value) override;
+  absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) override;
+  absl::Status Record(Marker& marker) override;
+  absl::Status Wait(Marker& marker) override;
+  absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
+                           absl::Span<const uint64_t> values) override;
+  bool Idle() override;
+  absl::Status UploadGraph(AddressSpace& space, Graph& graph) override;
+
+  // Gives the device's queue back. Null if this queue keeps work, which then goes on.
+  std::unique_ptr<Queue> Close();
+
+ private:
+  friend class Parking;
+  ParkingQueue(Parking& parking, std::shared_ptr<Parking::Lane> lane)
+      : parking_(parking), lane_(std::move(lane)) {}
+  bool passes() const { return lane_->items.empty(); }
+  absl::Status Park(size_t bytes, std::function<absl::Status()> work);
+
+  Parking& parking_;
+  const std::shared_ptr<Parking::Lane> lane_;
+};
+
+}  // namespace detshare
