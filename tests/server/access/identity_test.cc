@@ -177,7 +177,8 @@ TEST_CASE("The configuration's defaults are the daemon's defaults") {
   CHECK(backend.soft_memory == plain_backend.soft_memory);
 }
 
-TEST_CASE("Preemption is off with several engines, whatever the configuration says") {
+TEST_CASE(
+    "Every isolation has preemption, and the engine of a tenant has a program's connections") {
   for (const char* const preemption : {"auto", "off"}) {
     for (const char* const isolation : {"none", "user", "tenant", "group"}) {
       Config config;
@@ -186,8 +187,10 @@ TEST_CASE("Preemption is off with several engines, whatever the configuration sa
       Daemon::Options daemon;
       BackendOptions backend;
       ApplyConfig(config, &daemon, &backend);
-      CHECK(backend.preemption ==
-            (preemption == std::string("auto") && isolation == std::string("none")));
+      CHECK(backend.preemption == (preemption == std::string("auto")));
+      CHECK(backend.cuda_connections == (isolation == std::string("tenant")
+                                             ? CudaOptions::kUsualConnections
+                                             : CudaOptions::kMostConnections));
     }
   }
 }
