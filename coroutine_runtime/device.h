@@ -58,8 +58,7 @@ struct Preemption {
   const char* mode() const { return available ? "time-slice groups" : "none"; }
   static Preemption SwitchedOff() {
     Preemption off;
-    off.reason =
-        "the configuration turns it off, by preemption = \"off\" or by several engines (isolation)";
+    off.reason = "the configuration turns it off, by preemption = \"off\"";
     off.switched_off = true;
     return off;
   }

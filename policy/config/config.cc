@@ -66,6 +66,7 @@ constexpr ConfigSetting kSettings[] = {
      .flag = "isolation",
      .field = &Config::isolation,
      .choices = "none|user|tenant|group",
+     .packaged = "tenant",
      .help = "Which programs share an engine, that is a process with contexts on the GPUs, so that "
              "a fault of one ends the others: none: all programs of the host; user: those of one "
              "user; tenant: those of one tenant; group: those of all tenants that name the same "

@@ -101,6 +101,7 @@ struct ConfigSetting {
   absl::string_view choices;   // the allowed values, separated by |; "": see `least` and `most`
   int64_t min = 0, max = 0;    // inclusive bounds of a number
   absl::string_view computed;  // the default in words, if it is not a constant
+  absl::string_view packaged;  // the value in the packages' configuration file; "": the default
   bool live = false;           // a reload of the configuration changes the setting
   absl::string_view help;
 };

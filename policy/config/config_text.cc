@@ -148,6 +148,12 @@ std::string ExampleText() {
       if (setting.section != section) continue;
       std::string help = absl::StrCat(setting.help, ": ", Allowed(setting), ".");
       if (!setting.computed.empty()) absl::StrAppend(&help, " Default: ", setting.computed, ".");
+      if (!setting.packaged.empty()) {
+        absl::StrAppend(&help, " Without this line: ", ValueText(setting, Defaults()), ".");
+        absl::StrAppend(&out, Comment(help), setting.key, " = ", TomlString(setting.packaged),
+                        "\n");
+        continue;
+      }
       absl::StrAppend(&out, Comment(help), "#", setting.key, " = ",
                       setting.computed.empty() ? ValueText(setting, Defaults()) : "", "\n");
     }

@@ -21,7 +21,7 @@ struct Followed {
   SchedEntity entity{board, durations, clock, [] {}};
   QueuePool pool{device};
   Executor executor;
-  Parking parking{executor, 0};  // the device sees all work at once
+  Parking parking{executor, 0};             // the device sees all work at once
   std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::unique_ptr<Queue> queue = *device.whole().CreateQueue(0);

@@ -146,7 +146,8 @@ PROGRAMS = [
     _program("surfaces"),
     _program("synchronous_copies", tags = ["beyond_native"]),
     _program("templates_structs"),
-    _program("tensor_copies", flags = _CPP17 + ["-arch=sm_90a"], tags = ["driver_api", "sm90"]),
+    # On an H100 the store of a box that begins before the tensor is an illegal instruction, natively, too.
+    _program("tensor_copies", flags = _CPP17 + ["-arch=sm_90a"], tags = ["driver_api", "fault", "sm90"]),
     _program("tensor_maps", srcs = ["gpu_only/tensor_maps.cu"], flags = ["-arch=sm_90a"], tags = ["driver_api", "gpu_only", "sm90"]),
     _program("textures_2d"),
     _program("textures_layered"),
