@@ -34,7 +34,7 @@ absl::Status Parking::WaitForClient(Queue& queue, AddressSpace& space,
   item.value = value;
   item.space = &space;
   Add(lane, std::move(item));
-  executor_.Spawn(Watch(this, fence, value));
+  Pump();
   return absl::OkStatus();
 }
 
@@ -87,25 +87,37 @@ void Parking::SubmitUntil(Lane& lane, const Point* point) {
 }
 
 void Parking::Pump() {
-  bool progress = true;
-  while (progress) {
-    progress = false;
-    for (size_t i = 0; i < lanes_.size(); ++i) {
-      const std::shared_ptr<Lane> lane = lanes_[i];
-      while (!lane->items.empty()) {
-        Item& first = lane->items.front();
-        if (first.fence != nullptr && first.fence->load(std::memory_order_acquire) < first.value)
-          break;
-        if (first.point != nullptr && !first.point->submitted) break;
-        Item item = std::move(first);
-        lane->items.pop_front();
-        bytes_ -= item.bytes;
-        Run(*lane, std::move(item));
-        progress = true;
+  // A task that begins to watch a fence may find it reached and call this.
+  again_ = true;
+  if (pumping_) return;
+  pumping_ = true;
+  for (bool progress = false; progress || again_;) {
+    again_ = false;
+    progress = PumpOnce();
+  }
+  pumping_ = false;
+  std::erase_if(lanes_, [](const std::shared_ptr<Lane>& lane) { return lane->items.empty(); });
+}
+
+bool Parking::PumpOnce() {
+  bool progress = false;
+  for (const std::shared_ptr<Lane>& lane : lanes_) {
+    while (!lane->items.empty()) {
+      Item& first = lane->items.front();
+      if (first.fence != nullptr && first.fence->load(std::memory_order_acquire) < first.value) {
+        if (!std::exchange(first.watched, true))
+          executor_.Spawn(Watch(this, first.fence, first.value));
+        break;
       }
+      if (first.point != nullptr && !first.point->submitted) break;
+      Item item = std::move(first);
+      lane->items.pop_front();
+      bytes_ -= item.bytes;
+      Run(*lane, std::move(item));
+      progress = true;
     }
   }
-  std::erase_if(lanes_, [](const std::shared_ptr<Lane>& lane) { return lane->items.empty(); });
+  return progress;
 }
 
 absl::Status Parking::RecordNow(Lane& lane, Point& point) {

@@ -81,6 +81,7 @@ class Parking {
     // A wait for the client, for a parked marker, or work.
     const std::atomic<uint64_t>* fence = nullptr;
     uint64_t value = 0;
+    bool watched = false;  // a task waits for the fence
     std::shared_ptr<Point> point;
     std::function<absl::Status()> work;
     AddressSpace* space = nullptr;
@@ -95,8 +96,9 @@ class Parking {
 
   static Task<void> Watch(Parking* self, const std::atomic<uint64_t>* fence, uint64_t value);
   void Add(const std::shared_ptr<Lane>& lane, Item item);
-  // Passes on what waits for nothing any more.
+  // Passes on what waits for nothing any more, and watches the fences for which the rest waits.
   void Pump();
+  bool PumpOnce();
   // Passes the lane's work on, up to the point if there is one, whatever it waits for.
   void SubmitUntil(Lane& lane, const Point* point);
   void Run(Lane& lane, Item item);
@@ -107,6 +109,7 @@ class Parking {
   const size_t max_bytes_;
   std::vector<std::shared_ptr<Lane>> lanes_;  // those with items
   size_t bytes_ = 0;
+  bool pumping_ = false, again_ = false;  // Pump() is at work, and was called again meanwhile
   absl::Status error_;
 };
 
