@@ -46,7 +46,7 @@ constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
 // The sleep time while parked work waits for the client. The client wakes the worker, but a client of
 // an earlier version does not.
-constexpr milliseconds kClientSleep(1);
+constexpr milliseconds kClientSleep(5);
 // After this time without a record, the worker assumes that the client has submitted all its work.
 constexpr microseconds kSubmissionPause(20);
 // Spin and sleep times while the session is throttled. Nothing wakes the worker when the throttle
