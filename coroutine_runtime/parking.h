@@ -71,8 +71,6 @@ class Parking {
 
   // Of work that was parked.
   const absl::Status& error() const { return error_; }
-  // The number of queues that keep work.
-  size_t parked() const { return lanes_.size(); }
 
  private:
   friend class ParkingQueue;
