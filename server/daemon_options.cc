@@ -49,8 +49,8 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   server.max_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
   // Each engine has room of its own, so engines use none by default.
-  const bool engines = ParseIsolation(config.isolation) != Isolation::kNone;
-  const uint64_t usual_swap = engines ? 0 : HostMemoryBytes() / 2;
+  const auto isolation = ParseIsolation(config.isolation);
+  const uint64_t usual_swap = isolation != Isolation::kNone ? 0 : HostMemoryBytes() / 2;
   server.swap_bytes =
       config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : usual_swap;
   ApplyLimits(config, &server.limits);
@@ -61,8 +61,7 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   backend->cuda_sm_group = static_cast<int>(config.cuda_sm_group);
   // The engine of one tenant has as many connections as a program has natively. With more, each engine
   // that runs makes the start of the next one longer.
-  if (ParseIsolation(config.isolation) == Isolation::kTenant)
-    backend->cuda_connections = CudaOptions::kUsualConnections;
+  if (isolation == Isolation::kTenant) backend->cuda_connections = CudaOptions::kUsualConnections;
   backend->preemption = config.preemption == "auto";
   backend->soft_devices = static_cast<int>(config.soft_devices);
   backend->soft_sms = static_cast<int>(config.soft_sms);
