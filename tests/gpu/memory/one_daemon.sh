@@ -4,8 +4,9 @@
 #   begin_daemon PROGRAM "$@"   reads the options, finds PROGRAM and starts the daemon
 #
 # Afterwards these exist: $detshare and $detsharectl, which reach the daemon by `--socket
-# "$folder/s"`; $program; $folder, for the programs' output (NAME.out, NAME.err); and fail TEXT,
-# which ends everything. The processes in `programs` end with this one.
+# "$folder/s"`; $program; $libraries, the folder of libcuda.so.1; $folder, for the programs' output
+# (NAME.out, NAME.err); and fail TEXT, which ends everything. The processes in `programs` end with
+# this one.
 set -uo pipefail
 own_options=
 programs=()
@@ -38,8 +39,9 @@ begin_daemon() {
     while [ "$bundle" != / ] && [ ! -x "$bundle/bin/detshare" ]; do bundle=$(dirname "$bundle"); done
     [ -x "$bundle/bin/detshare" ] || { echo "$name: no bundle with bin/detshare" >&2; exit 2; }
     detshared=$bundle/bin/detshared detshare=$bundle/bin/detshare detsharectl=$bundle/bin/detsharectl
-    program=$bundle/tests/$program
+    program=$bundle/tests/$program libraries=$bundle/lib/detshare
   else
+    libraries=$lib
     export DETSHARE_LIB_DIR=$lib
   fi
   if [ "$backend" = cuda ] && ! [ -e /dev/nvidiactl ]; then
