@@ -51,7 +51,8 @@ begin_daemon() {
   folder=$(mktemp -d "/dev/shm/detshare-$name-XXXXXX")
   "$detshared" --socket "$folder/s" --backend "$backend" "$@" 2>"$folder/log" &
   daemon=$!
-  trap 'kill ${programs[@]+"${programs[@]}"} $daemon 2>/dev/null; wait; rm -rf "$folder"' EXIT
+  # SIGTERM would leave the daemon's engines.
+  trap 'kill ${programs[@]+"${programs[@]}"} 2>/dev/null; kill -INT $daemon 2>/dev/null; wait; rm -rf "$folder"' EXIT
   until "$detsharectl" --socket "$folder/s" status >/dev/null 2>&1; do
     kill -0 $daemon || { cat "$folder/log"; exit 1; }
     sleep 0.05
