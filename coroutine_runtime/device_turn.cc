@@ -24,7 +24,10 @@ DeviceTurn::DeviceTurn(TurnWords& own, const TurnPeers& peers, size_t device, co
                        std::function<void(bool keep)> keep)
     : own_(own), peers_(peers), device_(device), clock_(clock), keep_(std::move(keep)) {}
 
-DeviceTurn::~DeviceTurn() { own_.ticket.store(0); }
+DeviceTurn::~DeviceTurn() {
+  own_.overruns.store(0);
+  own_.ticket.store(0);
+}
 
 bool DeviceTurn::shared() const {
   const size_t used = peers_.used.load(std::memory_order_acquire);
@@ -65,7 +68,8 @@ DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
     const uint64_t ticket = words.ticket.load();
     if (ticket == 0 || ticket > static_cast<uint64_t>(now + kAhead)) continue;
     line.waited = true;
-    line.overtakes |= words.overtakes.load() != 0;
+    // After the ticket, before which a process stores it.
+    line.overruns |= words.overruns.load() != 0;
     line.weights +=
         std::clamp<uint32_t>(words.weight.load(std::memory_order_relaxed), 1, 1'000'000);
     ++line.count;
@@ -77,6 +81,7 @@ DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
 }
 
 void DeviceTurn::Draw(Nanoseconds now) {
+  ahead_ = 0;
   own_.draws.store(1);
   uint64_t ticket = static_cast<uint64_t>(std::max<Nanoseconds>(now, 1));
   const size_t used = peers_.used.load(std::memory_order_acquire);
@@ -100,16 +105,17 @@ bool DeviceTurn::Join() {
   return false;
 }
 
-bool DeviceTurn::Take() {
+bool DeviceTurn::Take(bool inside) {
   // Another member of this process looks at the line.
   if (deciding_.exchange(true, std::memory_order_acquire)) return false;
-  bool taken = Join();
+  const uint64_t state = state_.load(std::memory_order_relaxed);
+  bool taken = inside ? (state & kHas) != 0 && (state & kOver) == 0 : Join();
   if (!taken && (state_.load(std::memory_order_relaxed) & kHas) == 0) {
     const Nanoseconds now = clock_.NowNanoseconds();
     if (own_.ticket.load(std::memory_order_relaxed) == 0) Draw(now);
     const Line line = Look(now);
     taken = MayTake(now, line);
-    if (taken) Begin(now, line);
+    if (taken) Begin(now, line, inside);
   }
   deciding_.store(false, std::memory_order_release);
   return taken;
@@ -123,18 +129,21 @@ bool DeviceTurn::MayTake(Nanoseconds now, const Line& line) {
   }
   if (line.draws && now - draws_since_ < kLongestDraw) return false;
   if (line.ahead == 0) return true;
-  if (line.ahead > 1 || line.overtakes || line.first != watched_) {
-    watched_ = line.ahead > 1 || line.overtakes ? 0 : line.first;
-    watched_since_ = now;
+  // Nobody comes into the line in front of this process, except by nonsense.
+  if (ahead_ == 0 || line.ahead < ahead_) {
+    ahead_ = line.ahead;
+    ahead_since_ = now;
     return false;
   }
-  if (now - watched_since_ < (line.first == overtaken_ ? kLength : kOvertakeTimeout)) return false;
+  const Nanoseconds timeout =
+      line.first == overtaken_ && line.ahead == 1 ? kLength : kOvertakeTimeout * line.ahead;
+  if (now - ahead_since_ < timeout) return false;
   overtaking_ = true;
   overtaken_ = line.first;
   return true;
 }
 
-void DeviceTurn::Begin(Nanoseconds now, const Line& line) {
+void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
   const double own = own_.weight.load(std::memory_order_relaxed);
   const double mean = (line.weights + own) / (line.count + 1);
   const Nanoseconds length = std::clamp(
@@ -143,25 +152,57 @@ void DeviceTurn::Begin(Nanoseconds now, const Line& line) {
   debt_ -= paid;
   until_.store(now + length - paid, std::memory_order_relaxed);
   over_at_.store(0, std::memory_order_relaxed);
-  watched_ = 0;
-  if (overtaking_) {
-    own_.overtakes.store(1);
+  long_.store(own_.overruns.exchange(0) != 0, std::memory_order_relaxed);
+  if (std::exchange(overtaking_, false) || line.overruns) {
+    keeping_ = true;
     keep_(true);
   }
-  state_.store(kHas | 1, std::memory_order_release);
+  // Members whose work overran are still counted.
+  state_.fetch_add(kHas | (inside ? 0 : 1), std::memory_order_acq_rel);
 }
 
 bool DeviceTurn::Goes() {
-  if ((state_.load(std::memory_order_relaxed) & kOver) != 0) return false;
+  uint64_t state = state_.load(std::memory_order_relaxed);
+  if ((state & kHas) == 0) return Take(/*inside=*/true);
   const Nanoseconds now = clock_.NowNanoseconds();
+  if ((state & kOver) != 0) {
+    const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
+    const Nanoseconds grace = long_.load(std::memory_order_relaxed) ? 0 : kGrace;
+    if (over_at == 0) {
+      over_at_.store(now, std::memory_order_relaxed);  // the turn began while another thread ended it
+    } else if (now - over_at >= grace) {
+      Overrun(now);
+    }
+    return false;
+  }
   if (now < until_.load(std::memory_order_relaxed)) return true;
   if (!Look(now).waited) {
     until_.store(now + kLookAgain, std::memory_order_relaxed);
     return true;
   }
   over_at_.store(now, std::memory_order_relaxed);
-  state_.fetch_or(kOver, std::memory_order_relaxed);
+  while ((state & kHas) != 0 &&
+         !state_.compare_exchange_weak(state, state | kOver, std::memory_order_relaxed)) {
+  }
   return false;
+}
+
+void DeviceTurn::Overrun(Nanoseconds now) {
+  if (deciding_.exchange(true, std::memory_order_acquire)) return;  // it is looked at again
+  const uint64_t state = state_.load(std::memory_order_relaxed);
+  if ((state & kHas) != 0 && (state & kOver) != 0 && (state & kCount) != 0) {
+    debt_ = std::clamp<Nanoseconds>(debt_ + now - over_at_.load(std::memory_order_relaxed), 0,
+                                    kLongest);
+    StopKeeping();
+    own_.overruns.store(1);
+    state_.fetch_and(kCount, std::memory_order_acq_rel);
+    Draw(now);
+  }
+  deciding_.store(false, std::memory_order_release);
+}
+
+void DeviceTurn::StopKeeping() {
+  if (std::exchange(keeping_, false)) keep_(false);
 }
 
 void DeviceTurn::Part() {
@@ -179,20 +220,18 @@ void DeviceTurn::Release() {
     const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
     if (over_at != 0)
       debt_ = std::clamp<Nanoseconds>(debt_ + clock_.NowNanoseconds() - over_at, 0, kLongest);
-    if (std::exchange(overtaking_, false)) {
-      keep_(false);
-      own_.overtakes.store(0);
-    }
+    StopKeeping();
     own_.ticket.store(0);
-  } else if ((state & kHas) == 0 && waiting_.load(std::memory_order_relaxed) == 0) {
-    own_.ticket.store(0);
+  } else if ((state & kHas) == 0 && unused) {
+    own_.overruns.store(0);
+    if (waiting_.load(std::memory_order_relaxed) == 0) own_.ticket.store(0);
   }
   deciding_.store(false, std::memory_order_release);
 }
 
 bool DeviceTurn::Member::Enter() {
   if (inside_) return turn_->Goes();
-  if (turn_->Join() || turn_->Take()) {
+  if (turn_->Join() || turn_->Take(/*inside=*/false)) {
     inside_ = true;
     if (std::exchange(waits_, false)) turn_->waiting_.fetch_sub(1, std::memory_order_relaxed);
     return true;

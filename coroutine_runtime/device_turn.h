@@ -15,15 +15,19 @@
 // A turn's length follows the weights of those who want the device. The time that the work in flight
 // takes beyond the end of a turn shortens the later turns of that process.
 //
-// Nobody can keep the device. If the first in line does not give it up for kOvertakeTimeout,
-// because of a kernel that runs on, because it waits for the work of another process, or because
-// the process is dead or hostile, the second in line overtakes: it lets its own group keep the
-// device for milliseconds at a time (Device::KeepOrdinary), which stops the work of the first as
-// urgent work would, and goes to the end of the line after its turn. Nonsense in the words of
-// others is a ticket that does not count, or one that is overtaken.
+// Work that does not complete within kGrace after its turn *overruns*. Its process then gives up the
+// turn with the work still in the hardware, and goes to the end of the line. While anything overruns,
+// the process whose turn it is lets its own group keep the device for milliseconds at a time
+// (Device::KeepOrdinary), which stops the other work as urgent work would. So work that overruns
+// proceeds in the turns of its own process, however long it is, and so does all other work.
 //
-// Threading: any thread. No call waits for the device. Only the begin and the end of a turn that
-// overtakes make a system call: they set a time slice.
+// Nobody can keep the device. If the line in front of a process does not get shorter for
+// kOvertakeTimeout for each process there, because they are dead or hostile, it takes a turn as if
+// they overran. Nonsense in the words of others is a ticket that does not count, or one that is
+// overtaken.
+//
+// Threading: any thread. No call waits for the device. Only the begin and the end of a turn beside
+// work that overruns make a system call: they set a time slice.
 #pragma once
 
 #include <array>
@@ -46,8 +50,9 @@ struct alignas(128) TurnWords {
   std::atomic<uint64_t> ticket{0};
   // Not 0 while the process draws a ticket. Sequentially consistent.
   std::atomic<uint32_t> draws{0};
-  // Not 0 while the process has overtaken the first in line. Sequentially consistent.
-  std::atomic<uint32_t> overtakes{0};
+  // Not 0 while the process has work in the hardware that overruns. Sequentially consistent: it is
+  // stored before the next ticket.
+  std::atomic<uint32_t> overruns{0};
   // In thousandths of a usual tenant's. Relaxed: a reader that sees a change late takes a turn of the
   // earlier length.
   std::atomic<uint32_t> weight{1000};
@@ -83,9 +88,12 @@ class DeviceTurn {
   static constexpr policy::Nanoseconds kLength = 20 * policy::kMillisecond;
   // The work in flight of one session. So a turn ends soon after it is over.
   static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
-  // After this time as the second in line, a process overtakes the first. It overtakes the same one
-  // again after kLength, so both get half of the device.
-  static constexpr policy::Nanoseconds kOvertakeTimeout = 100 * policy::kMillisecond;
+  // How long work may take beyond the end of its turn before it overruns. Work that overran before
+  // overruns at once.
+  static constexpr policy::Nanoseconds kGrace = 20 * policy::kMillisecond;
+  // Longer than any turn with its grace. A process overtakes the same one again after kLength, so both
+  // get half of the device.
+  static constexpr policy::Nanoseconds kOvertakeTimeout = 250 * policy::kMillisecond;
 
   // `own` are this process's words for the device, which is `device` in the pages. `keep` is
   // Device::KeepOrdinary of the device. All arguments outlive the object.
@@ -120,6 +128,11 @@ class DeviceTurn {
     // Whether the session may submit ordinary work now. Once true, it counts as having work there
     // until Leave(). False: it waits in line, and calls again, or gives up.
     bool Enter();
+    // Must be called every few milliseconds while the session is inside and does not call Enter().
+    // Gives up turns that are over, and takes further ones for work that overruns.
+    void Proceed() {
+      if (inside_) turn_->Goes();
+    }
     // The session has no ordinary work in the hardware.
     void Leave();
     // It does not wait any more.
@@ -138,23 +151,27 @@ class DeviceTurn {
 
   // The line as one look sees it.
   struct Line {
-    int ahead = 0;       // processes in front of this one
-    uint64_t first = 0;  // the ticket of the first of them
-    bool draws = false;  // a process draws a ticket, which may be in front
-    bool overtakes = false;
-    bool waited = false;  // others want the device
-    double weights = 0;   // of them
+    int ahead = 0;          // processes in front of this one
+    uint64_t first = 0;     // the ticket of the first of them
+    bool draws = false;     // a process draws a ticket, which may be in front
+    bool overruns = false;  // work of another process does
+    bool waited = false;    // others want the device
+    double weights = 0;     // of them
     int count = 0;
   };
   Line Look(policy::Nanoseconds now) const;
   // Counts a member, if the process has the turn.
   bool Join();
-  // Lets a waiting member in, if the process can have the turn now.
-  bool Take();
+  // Returns whether the process has the turn, or can have it now. `inside`: for a member whose work
+  // overruns. Otherwise it lets a waiting member in.
+  bool Take(bool inside);
   bool MayTake(policy::Nanoseconds now, const Line& line);
-  void Begin(policy::Nanoseconds now, const Line& line);
-  // Whether members may submit more.
+  void Begin(policy::Nanoseconds now, const Line& line, bool inside);
+  // Whether members that are inside may submit more.
   bool Goes();
+  // Gives up the turn with work in the hardware.
+  void Overrun(policy::Nanoseconds now);
+  void StopKeeping();
   void Part();
   // Gives up the turn if nobody is inside, and the place in line if nobody waits.
   void Release();
@@ -175,12 +192,15 @@ class DeviceTurn {
   // Held for a moment by the thread that takes or gives up the turn. Acquire and release: publishes
   // what follows.
   std::atomic<bool> deciding_{false};
+  bool keeping_ = false;  // keep_(true) was called last
   bool overtaking_ = false;
-  uint64_t overtaken_ = 0;  // the ticket that this process overtook last
-  uint64_t watched_ = 0;    // the ticket of the first in line, and since when it is seen there
-  policy::Nanoseconds watched_since_ = 0, draws_since_ = 0;
+  uint64_t overtaken_ = 0;  // the first ticket in line when this process overtook last
+  int ahead_ = 0;  // the shortest line in front of this process, and since when; 0: none seen
+  policy::Nanoseconds ahead_since_ = 0, draws_since_ = 0;
   policy::Nanoseconds debt_ = 0;
-  // When the turn was over; 0: it is not.
+  // The turn's work overran in an earlier turn. Relaxed: see over_at_.
+  std::atomic<bool> long_{false};
+  // When the turn was over; 0: it is not. Relaxed: read late, work overruns a little later.
   std::atomic<policy::Nanoseconds> over_at_{0};
 };
 

@@ -241,6 +241,8 @@ class alignas(64) SchedEntity {
   void ResultRead();
   // Work is complete.
   void Completed(Nanoseconds estimate);
+  // Work is still in flight. Called every few milliseconds meanwhile.
+  void Proceed() { device_turn_.Proceed(); }
   // No work that counts is in flight any more.
   void Idle();
   // The work is no longer followed. Forgets all work in flight.

@@ -169,7 +169,11 @@ void WorkAccount::Watch(bool pause) {
     if (pause || observed_) FenceAll();
     read_awaited_ |= observed_;
     TakeProgress();
-    if (in_flight_.empty() && unfenced_.empty()) entity().Idle();
+    if (in_flight_.empty() && unfenced_.empty()) {
+      entity().Idle();
+    } else {
+      entity().Proceed();
+    }
   } else if (watching() || !unfenced_.empty() || !parked_.empty()) {
     Forget();
   }

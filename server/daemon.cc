@@ -324,11 +324,11 @@ absl::Status Daemon::ServeHttp() {
 }
 
 void Daemon::Monitor() {
-  bool outlived = false;
+  EndedWork reported = EndedWork::kNone;
   while (manager_->activity().Await(kHealthPeriod)) {
-    if (options_.outlived && !outlived && manager_->WorkOutlivesSession()) {
-      outlived = true;
-      options_.outlived();
+    if (options_.ended_work && reported != EndedWork::kOutlived) {
+      const EndedWork now = manager_->ended_work();
+      if (std::exchange(reported, now) != now) options_.ended_work(now);
     }
     const absl::Status health = manager_->DeviceHealth();
     if (!health.ok()) {

@@ -22,6 +22,7 @@
 #include "server/base/event_log.h"
 #include "server/engines/engine_channel.h"
 #include "server/session/server_options.h"
+#include "server/sessions/ended_work.h"
 
 namespace grpc {
 class Server;
@@ -87,9 +88,8 @@ class Daemon {
     // Serves observations to clients that may administer (proto/observation.proto).
     bool observe = false;
     uint64_t device_losses = 0;  // device losses of the daemons that this one replaces
-    // Called once, on a thread of the daemon, when work of a session runs on after the session's end,
-    // so that other sessions had better use another process; may be empty.
-    std::function<void()> outlived;
+    // Called when this changes, on a thread of the daemon; may be empty. kOutlived is the last call.
+    std::function<void(EndedWork)> ended_work;
     // Called once, on a thread of the daemon, when a device is lost. By then every session has been
     // told.
     std::function<void()> device_lost;

@@ -274,7 +274,7 @@ int ServeDaemon(Startup startup) {
   options.host_telemetry = std::move(backend->telemetry);
   const int lost_fd = eventfd(0, EFD_CLOEXEC);
   if (channels.member != nullptr)
-    options.outlived = [member = channels.member.get()] { member->Retire(); };
+    options.ended_work = [member = channels.member.get()](EndedWork work) { member->Report(work); };
   options.device_lost = [lost_fd] {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(lost_fd, &one, sizeof(one));

@@ -113,6 +113,7 @@ std::optional<Reported> TakeReport(int channel) {
   }
   reported.device_lost = message.device_lost();
   reported.retires = message.retires();
+  if (message.has_may_retire()) reported.may_retire = message.may_retire();
   if (message.turn_page()) reported.page = fds.Take();
   return reported;
 }
@@ -195,6 +196,12 @@ absl::Status ReportPage(int channel, int page) {
 void ReportRetirement(int channel) {
   proto::FromEngine message;
   message.set_retires(true);
+  SendMessage(channel, message, {}).IgnoreError();
+}
+
+void ReportMayRetire(int channel, bool may_retire) {
+  proto::FromEngine message;
+  message.set_may_retire(may_retire);
   SendMessage(channel, message, {}).IgnoreError();
 }
 

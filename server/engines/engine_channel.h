@@ -37,7 +37,7 @@ namespace detshare {
 
 // A supervisor adopts engines with the same number. It changes with the meaning of messages on the
 // channels; fields that an older program may ignore do not change it.
-inline constexpr uint32_t kEngineProtocol = 3;
+inline constexpr uint32_t kEngineProtocol = 4;
 
 // The two ends. Both are closed on exec. Neither blocks.
 struct EngineChannel {
@@ -69,8 +69,9 @@ absl::Status PassPeers(int channel, const std::vector<pid_t>& peers);
 struct Reported {
   bool end = false;  // no further message will come
   bool device_lost = false;
-  bool retires = false;           // the group's further connections are for another engine
-  std::optional<uint64_t> offer;  // how many connections the engine has received
+  bool retires = false;            // the group's further connections are for another engine
+  std::optional<bool> may_retire;  // they wait until this is false, or the engine retires
+  std::optional<uint64_t> offer;   // how many connections the engine has received
   std::optional<DaemonEvent> event;
   struct Use {
     uint64_t endpoint = 0;  // its number
@@ -109,6 +110,7 @@ void ReportEvent(int channel, const DaemonEvent& event);
 absl::Status ReportUse(int channel, uint64_t endpoint, const EndpointUse::Figures& figures);
 void ReportDeviceLoss(int channel);
 void ReportRetirement(int channel);
+void ReportMayRetire(int channel, bool may_retire);
 absl::Status ReportPage(int channel, int page);
 
 }  // namespace detshare

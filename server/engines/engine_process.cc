@@ -105,7 +105,7 @@ void EngineMember::Adopt(int channel) {
     LogWarning("this engine takes no turns with others: ", std::string(reported.message()));
   }
   const MutexLock lock(&mutex_);
-  if (retired_) ReportRetirement(channel);
+  ReportEndedWork();
 }
 
 void EngineMember::AcceptSupervisors() {
@@ -181,10 +181,18 @@ void EngineMember::Report(const DaemonEvent& event) const {
   if (channel_ >= 0) ReportEvent(channel_, event);
 }
 
-void EngineMember::Retire() {
+void EngineMember::Report(EndedWork ended_work) {
   const MutexLock lock(&mutex_);
-  retired_ = true;
-  if (channel_ >= 0) ReportRetirement(channel_);
+  ended_work_ = ended_work;
+  if (channel_ >= 0) ReportEndedWork();
+}
+
+void EngineMember::ReportEndedWork() const {
+  if (ended_work_ == EndedWork::kOutlived) {
+    ReportRetirement(channel_);
+  } else {
+    ReportMayRetire(channel_, ended_work_ == EndedWork::kRuns);
+  }
 }
 
 bool EngineMember::ReportUse(uint64_t endpoint, const EndpointUse::Figures& figures) const {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "proto/mutex.h"
 #include "server/engines/engine_channel.h"
+#include "server/sessions/ended_work.h"
 
 namespace detshare {
 
@@ -62,9 +63,9 @@ class EngineMember {
   // The same for what was used behind an endpoint. Returns false if no supervisor reads it now.
   bool ReportUse(uint64_t endpoint, const EndpointUse::Figures& figures) const;
   void ReportLoss() const;
-  // Tells this supervisor, and later ones, to pass further connections to another engine. Does not
-  // wait. Any thread may call it.
-  void Retire();
+  // Tells this supervisor, and later ones, whether work of ended sessions runs on. Does not wait. Any
+  // thread may call it.
+  void Report(EndedWork ended_work);
   // The supervisor's process; -1: there is none. Any thread may call it.
   pid_t supervisor() const { return supervisor_.load(std::memory_order_relaxed); }
 
@@ -78,6 +79,8 @@ class EngineMember {
   void AcceptSupervisors();
   // There is no supervisor any more.
   void Leave();
+  // Requires a supervisor.
+  void ReportEndedWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int epoll_, listen_fd_, page_;
   const std::chrono::milliseconds idle_;
@@ -85,7 +88,7 @@ class EngineMember {
   // -1: there is no supervisor. Only the thread of Proceed() changes it, so that this thread reads it
   // without the lock.
   int channel_ = -1;
-  bool retired_ = false;  // guarded by mutex_
+  EndedWork ended_work_ = EndedWork::kNone;  // guarded by mutex_
   // Relaxed: it publishes nothing else. An observer that reads it late takes a process that has ended
   // for the supervisor.
   std::atomic<pid_t> supervisor_{-1};

@@ -409,15 +409,16 @@ void Engines::Flush(Engine& engine) {
     engine.orders.pop_front();
   while (!engine.closed.empty() && PassClosedEndpoint(engine.channel, engine.closed.front()).ok())
     engine.closed.pop_front();
-  while (!engine.waiting.empty() && PassConnection(engine.channel, engine.waiting.front()).ok()) {
+  while (!engine.may_retire && !engine.waiting.empty() &&
+         PassConnection(engine.channel, engine.waiting.front()).ok()) {
     close(engine.waiting.front().fd);
     engine.waiting.pop_front();
     ++engine.sent;
   }
   // A process that has just begun reads later: what it gets stays here.
   const bool sent = SendPeers(engine);
-  const bool left =
-      !sent || !engine.waiting.empty() || !engine.closed.empty() || !engine.orders.empty();
+  const bool left = !sent || (!engine.waiting.empty() && !engine.may_retire) ||
+                    !engine.closed.empty() || !engine.orders.empty();
   if (engine.full == left) return;
   engine.full = !engine.full;
   const uint32_t events = engine.full ? EPOLLIN | EPOLLOUT : EPOLLIN;
@@ -588,6 +589,12 @@ void Engines::HandleMessage(Engine& engine) {
       LogWarning("kernels of an ended session run on in the engine of isolation group ",
                  engine.info.group, " (pid ", engine.info.pid,
                  "); the group's next program gets another engine");
+      for (const ClientConnection& connection : std::exchange(engine.waiting, {}))
+        Pass(engine.info.group, connection);
+    }
+    if (reported->may_retire.has_value()) {
+      engine.may_retire = *reported->may_retire;
+      Flush(engine);
     }
     if (reported->page >= 0) TakePage(engine, reported->page);
     const bool idle = reported->offer == engine.sent && engine.waiting.empty();

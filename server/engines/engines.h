@@ -110,9 +110,10 @@ class Engines {
     uint32_t number = 0;  // no other engine of this supervisor ever has it
     EngineInfo info;
     proto::ListedEngine listed;
-    bool adopted = false;  // another supervisor started it
-    bool retired = false;  // it serves its sessions to the end, and gets no more connections
-    bool asked = false;    // it was told to end
+    bool adopted = false;     // another supervisor started it
+    bool retired = false;     // it serves its sessions to the end, and gets no more connections
+    bool may_retire = false;  // further connections wait
+    bool asked = false;       // it was told to end
     bool device_lost = false;
     int process = -1;    // a pidfd of the process
     int channel = -1;    // -1: it was told to end, or it is not adopted

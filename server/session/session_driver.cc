@@ -66,11 +66,12 @@ absl::StatusOr<std::unique_ptr<SessionDriver>> SessionDriver::Open(const Session
 
 SessionDriver::~SessionDriver() {
   std::vector<SessionDevice>& devices = session_->devices();
-  // Sessions that take turns with this one wait until its work is complete.
+  // Sessions and processes that take turns with this one wait until its work is complete.
   const bool takes_turns =
       std::any_of(devices.begin(), devices.end(), [](const SessionDevice& device) {
         const SchedEntity* const entity = device.coroutine->entity();
-        return entity != nullptr && entity->assignment().takes_turns;
+        return entity != nullptr &&
+               (entity->assignment().takes_turns || entity->assignment().shares_device);
       });
   if (takes_turns) WaitForDevices();
   for (size_t i = 0; i < devices.size(); ++i)
@@ -228,6 +229,10 @@ void SessionDriver::WaitForDevices() {
   bool warned = false;
   while (busy != 0) {
     executor.Poll();
+    // Work that does not end takes further turns.
+    for (SessionDevice& device : session_->devices()) {
+      if (device.coroutine->entity() != nullptr) device.coroutine->WatchWork(/*pause=*/true);
+    }
     // Do not wait for queued work of faulted spaces. The space's destructor waits for running work.
     bool all_faulted = true;
     for (const SessionDevice& device : session_->devices()) {

@@ -34,8 +34,8 @@ namespace {
 
 const RealClock kClock;
 
-// Sessions whose work is complete end faster.
-constexpr std::chrono::milliseconds kUsualEnd(200);
+// Sessions whose work is complete end faster than kUsualEnd, and most of them than kSoonEnd.
+constexpr std::chrono::milliseconds kUsualEnd(200), kSoonEnd(10);
 // How long sessions of an engine may end before their work counts as endless: alone in the engine,
 // and beside sessions that would end with it.
 constexpr std::chrono::seconds kLongestEnd(1), kLongestEndBesideOthers(10);
@@ -752,11 +752,13 @@ std::map<absl::StatusCode, uint64_t> SessionManager::Refusals() const {
   return refusals_;
 }
 
-bool SessionManager::WorkOutlivesSession() {
+EndedWork SessionManager::ended_work() const {
   const MutexLock lock(&mutex_);
-  return std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
-    return session.second.worker->ending_for() >= kUsualEnd;
-  });
+  std::chrono::nanoseconds longest{0};
+  for (const auto& [id, entry] : sessions_) longest = std::max(longest, entry.worker->ending_for());
+  return longest >= kUsualEnd  ? EndedWork::kOutlived
+         : longest >= kSoonEnd ? EndedWork::kRuns
+                               : EndedWork::kNone;
 }
 
 absl::Status SessionManager::EndlessWork() const {

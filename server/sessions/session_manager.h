@@ -26,6 +26,7 @@
 #include "server/base/event_log.h"
 #include "server/session/server_options.h"
 #include "server/session/session_config.h"
+#include "server/sessions/ended_work.h"
 #include "server/sessions/session_admission.h"
 #include "server/sessions/session_placement.h"
 #include "server/sessions/tenant_habits.h"
@@ -150,8 +151,8 @@ class SessionManager {
   // the CUresult that all work on it ends with.
   // With ServerOptions::replaceable, kernels that run on after their session are such an error.
   absl::Status DeviceHealth();
-  // Whether the work of a session runs on for some time after the session's end.
-  bool WorkOutlivesSession();
+  // Whether the work of a session runs on after the session's end.
+  EndedWork ended_work() const;
   std::vector<PartitionView> Partitions(size_t device) const;
   // One for each device, in the order of devices().
   std::vector<DeviceScheduler*> Schedulers() const;

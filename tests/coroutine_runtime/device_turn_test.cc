@@ -149,8 +149,84 @@ TEST_CASE_METHOD(TurnFixture, "Lengths follow the weights, and work beyond the e
   CHECK_FALSE(a.Enter());
 }
 
-TEST_CASE_METHOD(TurnFixture, "The second in line overtakes a process that keeps the device") {
+TEST_CASE_METHOD(TurnFixture,
+                 "Work that overruns goes to the end of the line, and on in its own turns") {
+  const auto over = [this](DeviceTurn::Member& member) {
+    clock.Advance(DeviceTurn::kLength);
+    member.Proceed();
+  };
   REQUIRE(a.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(b.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(c.Enter());
+  over(a);
+  clock.Advance(DeviceTurn::kGrace - kMicrosecond);
+  a.Proceed();
+  CHECK_FALSE(b.Enter());
+  CHECK(processes.WordsOf(0).overruns == 0);
+  clock.Advance(kMicrosecond);
+  a.Proceed();
+  CHECK(processes.WordsOf(0).overruns == 1);
+  CHECK_FALSE(a.Enter());
+  CHECK_FALSE(c.Enter());
+  REQUIRE(b.Enter());
+  CHECK(processes.all[1].kept == std::vector<bool>{true});
+  // The work of b overruns, too.
+  over(b);
+  clock.Advance(DeviceTurn::kGrace);
+  b.Proceed();
+  CHECK(processes.all[1].kept == std::vector<bool>{true, false});
+  CHECK_FALSE(b.Enter());
+  REQUIRE(c.Enter());
+  CHECK(processes.all[2].kept == std::vector<bool>{true});
+  CHECK_FALSE(a.Enter());
+  c.Leave();
+  CHECK(processes.all[2].kept == std::vector<bool>{true, false});
+  CHECK_FALSE(c.Enter());
+  // The turns of the work that overran have no grace.
+  CHECK_FALSE(b.Enter());
+  a.Proceed();
+  CHECK(processes.all[0].kept == std::vector<bool>{true});
+  CHECK(processes.WordsOf(0).overruns == 0);
+  CHECK(a.Enter());
+  over(a);
+  a.Proceed();
+  CHECK(processes.all[0].kept == std::vector<bool>{true, false});
+  CHECK_FALSE(c.Enter());
+  b.Proceed();
+  b.Leave();  // complete in its own turn
+  REQUIRE(c.Enter());
+  c.Leave();
+  REQUIRE(a.Enter());
+  CHECK(processes.all[0].kept == std::vector<bool>{true, false});  // nothing overruns any more
+  a.Leave();
+  CHECK(processes.WordsOf(0).ticket == 0);
+}
+
+TEST_CASE_METHOD(TurnFixture,
+                 "Work that overruns and ends in the turn of another process leaves the line") {
+  REQUIRE(a.Enter());
+  CHECK_FALSE(b.Enter());
+  clock.Advance(DeviceTurn::kLength);
+  CHECK_FALSE(a.Enter());
+  clock.Advance(DeviceTurn::kGrace);
+  a.Proceed();
+  REQUIRE(b.Enter());
+  a.Leave();
+  CHECK(processes.WordsOf(0).overruns == 0);
+  CHECK(processes.WordsOf(0).ticket == 0);
+  // A session of its process that waited meanwhile keeps the place.
+  CHECK_FALSE(a2.Enter());
+  clock.Advance(DeviceTurn::kLength);
+  CHECK_FALSE(b.Enter());
+  b.Leave();
+  CHECK(a2.Enter());
+  CHECK(processes.all[0].kept.empty());
+}
+
+TEST_CASE_METHOD(TurnFixture, "A process that never gives up the device is overtaken") {
+  REQUIRE(a.Enter());  // and is not heard of again
   clock.Advance(kMicrosecond);
   CHECK_FALSE(b.Enter());
   clock.Advance(kMicrosecond);
@@ -161,13 +237,11 @@ TEST_CASE_METHOD(TurnFixture, "The second in line overtakes a process that keeps
   CHECK_FALSE(c.Enter());
   REQUIRE(b.Enter());
   CHECK(processes.all[1].kept == std::vector<bool>{true});
-  CHECK(processes.WordsOf(1).overtakes == 1);
   CHECK_FALSE(c.Enter());
   clock.Advance(DeviceTurn::kLength);
   CHECK_FALSE(b.Enter());  // its turn is as long as any
   b.Leave();
   CHECK(processes.all[1].kept == std::vector<bool>{true, false});
-  CHECK(processes.WordsOf(1).overtakes == 0);
   // The next one waits anew, so the first one progresses meanwhile.
   CHECK_FALSE(b.Enter());
   CHECK_FALSE(c.Enter());
@@ -181,18 +255,29 @@ TEST_CASE_METHOD(TurnFixture, "The second in line overtakes a process that keeps
   CHECK(b.Enter());
 }
 
+TEST_CASE_METHOD(TurnFixture, "Several processes that never give up the device are overtaken") {
+  processes.WordsOf(0).ticket = 1;
+  processes.WordsOf(1).ticket = 2;
+  CHECK_FALSE(c.Enter());
+  clock.Advance(2 * DeviceTurn::kOvertakeTimeout - kMillisecond);
+  processes.WordsOf(1).ticket = 3;  // whatever they store
+  CHECK_FALSE(c.Enter());
+  clock.Advance(kMillisecond);
+  CHECK(c.Enter());
+}
+
 TEST_CASE_METHOD(TurnFixture, "Nonsense in the words of another process stops nobody") {
   TurnWords& words = processes.WordsOf(1);
   words.ticket = std::numeric_limits<uint64_t>::max();
   words.weight = 0;
-  words.overtakes = 7;
+  words.overruns = 7;
   words.draws = 1;
   CHECK_FALSE(a.Enter());
   clock.Advance(20 * kMillisecond);
   REQUIRE(a.Enter());
   a.Leave();
   words.ticket = 1;
-  words.overtakes = 0;
+  words.overruns = 0;
   words.draws = 0;
   CHECK_FALSE(a.Enter());
   clock.Advance(DeviceTurn::kOvertakeTimeout);
@@ -243,10 +328,10 @@ TEST_CASE("Threads of four processes never have the device at once, and all of t
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // A thread that loses its CPU for longer than kOvertakeTimeout is overtaken.
-  size_t overtaken = 0;
-  for (const Processes::Process& process : processes.all) overtaken += process.kept.size();
-  CHECK((beside == 0 || overtaken > 0));
+  // A thread that loses its CPU for long is overtaken, or its work overruns.
+  size_t kept = 0;
+  for (const Processes::Process& process : processes.all) kept += process.kept.size();
+  CHECK((beside == 0 || kept > 0));
   for (const std::atomic<int>& each : rounds) CHECK(each == kRounds * kThreads);
 }
 

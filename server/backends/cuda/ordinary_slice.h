@@ -12,7 +12,7 @@
 //     -------------+------------------------------------------------
 //     1 us         | none of the following
 //     500 us       | calls of the driver run and others have work
-//     2,048 us     | this process overtakes another (Keep)
+//     2,048 us     | it has its turn beside work that overruns (Keep)
 //
 // Threading: any thread. Each change of the slice takes some 100 us.
 #pragma once

@@ -54,7 +54,7 @@ TEST_CASE("a call changes nothing while the others are known to have no work") {
   CHECK(recorded.Take() == Slices{OrdinarySlice::kForCalls, OrdinarySlice::kShort});
 }
 
-TEST_CASE("a process that overtakes keeps its long slice through its calls") {
+TEST_CASE("a process that keeps the device has its long slice through its calls") {
   Recorded recorded;
   recorded.slice.Keep(true);
   { const OrdinarySlice::Call call(&recorded.slice); }
