@@ -408,7 +408,7 @@ class Device {
   // work stops the work of all other partitions and runs until it is complete. It runs as soon as
   // it is submitted, after about properties().preemption.latency_ns.
   virtual Partition* urgent() { return nullptr; }
-  // Whether ordinary work keeps the device for milliseconds at a time when ordinary work of another
+  // Whether ordinary work keeps the device for a part of a millisecond at a time when ordinary work of another
   // process is there. By default it gives way at once, as it does for urgent work. Takes a fraction
   // of a millisecond. Does nothing on a device without an urgent group, or that no other process can
   // use.

@@ -17,7 +17,7 @@
 //
 // Work that does not complete within kGrace after its turn *overruns*. Its process then gives up the
 // turn with the work still in the hardware, and goes to the end of the line. While anything overruns,
-// the process whose turn it is lets its own group keep the device for milliseconds at a time
+// the process whose turn it is lets its own group keep the device for longer than usual
 // (Device::KeepOrdinary), which stops the other work as urgent work would. So work that overruns
 // proceeds in the turns of its own process, however long it is, and so does all other work.
 //

@@ -146,6 +146,7 @@ absl::Status Daemon::CreateManager() {
   WarnOfDevices(options_.server, borrowed.size());
   DETSHARE_ASSIGN_OR_RETURN(manager_, SessionManager::Create(borrowed, options_.server));
   manager_->SetAdmission(options_.admission);
+  manager_->OnEndedWork(options_.ended_work);
   if (options_.note) manager_->events().Forward(options_.note);
   manager_->events().KnowOwners([this](uint64_t endpoint) { return owners_.OfNumber(endpoint); });
   const std::vector<DeviceScheduler*> schedulers = manager_->Schedulers();
@@ -324,12 +325,8 @@ absl::Status Daemon::ServeHttp() {
 }
 
 void Daemon::Monitor() {
-  EndedWork reported = EndedWork::kNone;
   while (manager_->activity().Await(kHealthPeriod)) {
-    if (options_.ended_work && reported != EndedWork::kOutlived) {
-      const EndedWork now = manager_->ended_work();
-      if (std::exchange(reported, now) != now) options_.ended_work(now);
-    }
+    manager_->WatchEndedWork();
     const absl::Status health = manager_->DeviceHealth();
     if (!health.ok()) {
       SetServing(false);

@@ -88,7 +88,8 @@ class Daemon {
     // Serves observations to clients that may administer (proto/observation.proto).
     bool observe = false;
     uint64_t device_losses = 0;  // device losses of the daemons that this one replaces
-    // Called when this changes, on a thread of the daemon; may be empty. kOutlived is the last call.
+    // Called when this changes, on a thread of the daemon, before clients learn of it; may be empty.
+    // kOutlived is the last call.
     std::function<void(EndedWork)> ended_work;
     // Called once, on a thread of the daemon, when a device is lost. By then every session has been
     // told.

@@ -220,6 +220,12 @@ void SessionDriver::WatchIdle() {
 
 // ---- the end
 
+bool SessionDriver::HasWork() const {
+  const std::vector<SessionDevice>& devices = session_->devices();
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const SessionDevice& device) { return device.space->Busy(); });
+}
+
 void SessionDriver::WaitForDevices() {
   constexpr auto kTimeout = std::chrono::seconds(10);
   Executor& executor = session_->executor();

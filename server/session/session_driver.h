@@ -43,6 +43,8 @@ class SessionDriver {
 
   // ---- the schedulers
 
+  // Whether work of the session is queued or running on its devices. Does not wait.
+  bool HasWork() const;
   // Whether the schedulers allow the worker to read the next record.
   bool MayRun() {
     std::vector<SessionDevice>& devices = session_->devices();

@@ -193,9 +193,13 @@ void SessionWorker::Run() {
   Loop(driver);
   SetCalm(false);
 
-  ending_since_ns_.store(SteadyClock::now().time_since_epoch() / std::chrono::nanoseconds(1),
-                         std::memory_order_relaxed);
+  const bool runs_on = driver.HasWork();
+  if (runs_on) {
+    runs_on_since_ns_.store(SteadyClock::now().time_since_epoch() / std::chrono::nanoseconds(1),
+                            std::memory_order_relaxed);
+  }
   state_.store(State::kEnding, std::memory_order_release);
+  if (runs_on && events_.runs_on) events_.runs_on();
   int result = 0;
   std::string reason;
   bool violation = false;
@@ -231,8 +235,8 @@ void SessionWorker::Run() {
   events_.finished();
 }
 
-std::chrono::nanoseconds SessionWorker::ending_for() const {
-  const int64_t since = ending_since_ns_.load(std::memory_order_relaxed);
+std::chrono::nanoseconds SessionWorker::runs_on_for() const {
+  const int64_t since = runs_on_since_ns_.load(std::memory_order_relaxed);
   if (since == 0 || state() == State::kFinished) return std::chrono::nanoseconds(0);
   return SteadyClock::now().time_since_epoch() - std::chrono::nanoseconds(since);
 }

@@ -63,6 +63,9 @@ class SessionWorker {
     // Once. `status` says whether the session was opened; `file_bytes` is the size of the session
     // file.
     std::function<void(const absl::Status& status, uint64_t file_bytes)> opened;
+    // May be null. At most once, before the client learns of the session's end: work of the session
+    // runs on.
+    std::function<void()> runs_on;
     // Once, unless the session was refused. The client gets no more replies; its later calls return
     // `result`, a CUresult.
     std::function<void(int result, const std::string& reason)> ended;
@@ -99,9 +102,8 @@ class SessionWorker {
   const SessionConfig& config() const { return config_; }
   // The rest: any thread.
   State state() const { return state_.load(std::memory_order_acquire); }
-  // How long the session has been ending, which takes as long as its work on the devices; 0: it is
-  // not.
-  std::chrono::nanoseconds ending_for() const;
+  // How long the session's work has run on since the session's end; 0: none does.
+  std::chrono::nanoseconds runs_on_for() const;
   SessionCounters counters() const;
   // Empty before the session is open and after it is gone.
   std::vector<SessionDeviceUse> device_use() const;
@@ -141,7 +143,7 @@ class SessionWorker {
   Events events_;
   std::thread thread_;
   // When the session began to end; 0: it has not. Relaxed: an observer may learn it late.
-  std::atomic<int64_t> ending_since_ns_{0};
+  std::atomic<int64_t> runs_on_since_ns_{0};
   bool calm_ = true;  // the last state reported to Events::calm; the worker's thread only
   // Whether a call waits for room, which does not wake the worker; the worker's thread only.
   bool call_waits_ = false;

@@ -5,7 +5,7 @@ namespace detshare {
 
 enum class EndedWork {
   kNone,
-  kRuns,      // for longer than work that completes soon, but it may still complete
+  kRuns,      // it may still complete
   kOutlived,  // for so long that other sessions had better use another process
 };
 

@@ -34,8 +34,8 @@ namespace {
 
 const RealClock kClock;
 
-// Sessions whose work is complete end faster than kUsualEnd, and most of them than kSoonEnd.
-constexpr std::chrono::milliseconds kUsualEnd(200), kSoonEnd(10);
+// Work that runs on for longer may be endless.
+constexpr std::chrono::milliseconds kUsualEnd(200);
 // How long sessions of an engine may end before their work counts as endless: alone in the engine,
 // and beside sessions that would end with it.
 constexpr std::chrono::seconds kLongestEnd(1), kLongestEndBesideOthers(10);
@@ -411,6 +411,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     events_.Add(About(id, request, DaemonEvent::Kind::kLimit, why));
     if (listener.limited) listener.limited(why);
   };
+  events.runs_on = [this] { WatchEndedWork(); };
   events.ended = [this, id, listener](int result, const std::string& reason) {
     HandleEnded(id, listener, result, reason);
   };
@@ -755,10 +756,18 @@ std::map<absl::StatusCode, uint64_t> SessionManager::Refusals() const {
 EndedWork SessionManager::ended_work() const {
   const MutexLock lock(&mutex_);
   std::chrono::nanoseconds longest{0};
-  for (const auto& [id, entry] : sessions_) longest = std::max(longest, entry.worker->ending_for());
+  for (const auto& [id, entry] : sessions_)
+    longest = std::max(longest, entry.worker->runs_on_for());
   return longest >= kUsualEnd  ? EndedWork::kOutlived
-         : longest >= kSoonEnd ? EndedWork::kRuns
+         : longest.count() > 0 ? EndedWork::kRuns
                                : EndedWork::kNone;
+}
+
+void SessionManager::WatchEndedWork() {
+  const MutexLock lock(&ended_work_mutex_);
+  if (!ended_work_changed_ || ended_work_ == EndedWork::kOutlived) return;
+  const EndedWork now = ended_work();
+  if (std::exchange(ended_work_, now) != now) ended_work_changed_(now);
 }
 
 absl::Status SessionManager::EndlessWork() const {
@@ -767,7 +776,7 @@ absl::Status SessionManager::EndlessWork() const {
   });
   const std::chrono::seconds longest = others ? kLongestEndBesideOthers : kLongestEnd;
   for (const auto& [id, entry] : sessions_) {
-    if (entry.worker->ending_for() < longest) continue;
+    if (entry.worker->runs_on_for() < longest) continue;
     return CudaError(kCudaErrorLaunchTimeout,
                      absl::StrCat("kernels of ", entry.worker->config().label, " run on ",
                                   longest.count(), " s after its end"));

@@ -151,8 +151,13 @@ class SessionManager {
   // the CUresult that all work on it ends with.
   // With ServerOptions::replaceable, kernels that run on after their session are such an error.
   absl::Status DeviceHealth();
-  // Whether the work of a session runs on after the session's end.
-  EndedWork ended_work() const;
+  // Calls `changed` when it changes whether work of sessions runs on after their end, until
+  // kOutlived. `changed` must not wait. Called before there are sessions.
+  void OnEndedWork(std::function<void(EndedWork)> changed) {
+    ended_work_changed_ = std::move(changed);
+  }
+  // Looks how long such work has run. Must be called every few milliseconds while there are sessions.
+  void WatchEndedWork();
   std::vector<PartitionView> Partitions(size_t device) const;
   // One for each device, in the order of devices().
   std::vector<DeviceScheduler*> Schedulers() const;
@@ -171,6 +176,8 @@ class SessionManager {
   size_t max_sessions() const;
 
  private:
+  // Of the session whose work has run on for the longest time.
+  EndedWork ended_work() const;
   struct Entry {
     std::shared_ptr<SessionWorker> worker;
     SessionRequest request;
@@ -247,6 +254,9 @@ class SessionManager {
   const std::unique_ptr<SharedEvents> shared_events_;
   SessionAdmission* admission_ = nullptr;
 
+  Mutex ended_work_mutex_;  // orders the calls of ended_work_changed_
+  std::function<void(EndedWork)> ended_work_changed_;
+  EndedWork ended_work_ ABSL_GUARDED_BY(ended_work_mutex_) = EndedWork::kNone;
   mutable Mutex mutex_;
   // Notified when a session is told, finished or gone, or the manager stops.
   CondVar changed_;

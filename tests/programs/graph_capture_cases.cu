@@ -77,7 +77,11 @@ void Begin(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL) {
   CHECK_CU(cuStreamBeginCapture(origin, mode));
 }
 
-void Start() { CHECK_CU(cuMemsetD32(reinterpret_cast<CUdeviceptr>(x), kStart, 1)); }
+// `origin` does not wait for the legacy stream.
+void Start() {
+  CHECK_CU(cuMemsetD32(reinterpret_cast<CUdeviceptr>(x), kStart, 1));
+  CHECK_CU(cuStreamSynchronize(nullptr));
+}
 
 // Launches the graph twice, and shows what a launch computes.
 void ShowLaunch(const char* what, CUgraph graph, unsigned want) {

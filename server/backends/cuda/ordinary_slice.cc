@@ -30,7 +30,7 @@ void OrdinarySlice::End() {
 }
 
 void OrdinarySlice::Apply() {
-  const std::chrono::microseconds slice = keep_ ? kLong : calls_ > 0 ? kForCalls : kShort;
+  const std::chrono::microseconds slice = keep_ || calls_ > 0 ? kLonger : kShort;
   if (std::exchange(now_, slice) != slice) set_(slice);
 }
 

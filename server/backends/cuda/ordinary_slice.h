@@ -11,8 +11,8 @@
 //     slice        | while
 //     -------------+------------------------------------------------
 //     1 us         | none of the following
-//     500 us       | calls of the driver run and others have work
-//     2,048 us     | it has its turn beside work that overruns (Keep)
+//     500 us       | calls of the driver run and others have work, or the process has its turn
+//                  | beside work that overruns (Keep)
 //
 // Threading: any thread. Each change of the slice takes some 100 us.
 #pragma once
@@ -30,9 +30,9 @@ class OrdinarySlice {
   static constexpr std::chrono::microseconds kShort{1};
   // Much longer than it takes the hardware to load a group's state, and short for urgent work that
   // waits.
-  static constexpr std::chrono::microseconds kForCalls{500};
+  static constexpr std::chrono::microseconds kLonger{500};
   // libcuda's own value.
-  static constexpr std::chrono::microseconds kLong{2'048};
+  static constexpr std::chrono::microseconds kDefault{2'048};
 
   // `set` sets the group's slice, which is kShort at first.
   explicit OrdinarySlice(std::function<void(std::chrono::microseconds)> set)

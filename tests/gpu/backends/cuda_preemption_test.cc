@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "absl/strings/str_replace.h"
 #include "coroutine_runtime/device_graph.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/gpu_graph.h"
@@ -159,7 +160,9 @@ TEST_CASE("A session that becomes urgent while its stream waits for memory still
   if (gpu == nullptr) return;
   Session session(*gpu);
   REQUIRE_OK(session.space->Map(kBase, 2 * kMiB));
-  std::unique_ptr<Library> library = session.Load(kPtx);
+  // Code with a variable would bind the session to a group.
+  std::unique_ptr<Library> library = session.Load(
+      absl::StrReplaceAll(kPtx, {{".visible .global .align 4 .u32 counter = 7;\n", ""}}));
   Kernel* const iota = *library->GetKernel("iota");
   QueuePool pool(*gpu);
   std::optional<Executor> executor(std::in_place);
@@ -204,6 +207,8 @@ TEST_CASE("A session that becomes urgent while its stream waits for memory still
   gate.store(1);
   REQUIRE_OK(coroutine->Signal(1, &passed, 2));
   REQUIRE(Session::Reached(passed, 2));
+  CHECK_FALSE(session.space->bound());
+  CHECK(iota->CanStartIn(/*urgent=*/true));
   REQUIRE_OK(launch(2, 3));
   CHECK(session.space->urgent());
   REQUIRE_OK(coroutine->Signal(2, &passed, 3));

@@ -26,7 +26,7 @@ TEST_CASE("a call of the driver gets a longer slice until it is over") {
   Recorded recorded;
   {
     const OrdinarySlice::Call call(&recorded.slice);
-    CHECK(recorded.Take() == Slices{OrdinarySlice::kForCalls});
+    CHECK(recorded.Take() == Slices{OrdinarySlice::kLonger});
   }
   CHECK(recorded.Take() == Slices{OrdinarySlice::kShort});
 }
@@ -36,7 +36,7 @@ TEST_CASE("calls at once share one longer slice") {
   auto first = std::make_unique<OrdinarySlice::Call>(&recorded.slice);
   auto second = std::make_unique<OrdinarySlice::Call>(&recorded.slice);
   first.reset();
-  CHECK(recorded.Take() == Slices{OrdinarySlice::kForCalls});
+  CHECK(recorded.Take() == Slices{OrdinarySlice::kLonger});
   second.reset();
   CHECK(recorded.Take() == Slices{OrdinarySlice::kShort});
 }
@@ -51,17 +51,20 @@ TEST_CASE("a call changes nothing while the others are known to have no work") {
   }
   CHECK(recorded.Take().empty());
   { const OrdinarySlice::Call call(&recorded.slice); }
-  CHECK(recorded.Take() == Slices{OrdinarySlice::kForCalls, OrdinarySlice::kShort});
+  CHECK(recorded.Take() == Slices{OrdinarySlice::kLonger, OrdinarySlice::kShort});
 }
 
-TEST_CASE("a process that keeps the device has its long slice through its calls") {
+TEST_CASE("a process that keeps the device has its longer slice through its calls") {
   Recorded recorded;
   recorded.slice.Keep(true);
   { const OrdinarySlice::Call call(&recorded.slice); }
-  CHECK(recorded.Take() == Slices{OrdinarySlice::kLong});
-  const OrdinarySlice::Call call(&recorded.slice);
-  recorded.slice.Keep(false);
-  CHECK(recorded.Take() == Slices{OrdinarySlice::kForCalls});
+  CHECK(recorded.Take() == Slices{OrdinarySlice::kLonger});
+  {
+    const OrdinarySlice::Call call(&recorded.slice);
+    recorded.slice.Keep(false);
+    CHECK(recorded.Take().empty());
+  }
+  CHECK(recorded.Take() == Slices{OrdinarySlice::kShort});
 }
 
 TEST_CASE("a call of a process that shares its GPU with no other does nothing") {
