@@ -169,7 +169,8 @@ bool DeviceTurn::Goes() {
     const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
     const Nanoseconds grace = long_.load(std::memory_order_relaxed) ? 0 : kGrace;
     if (over_at == 0) {
-      over_at_.store(now, std::memory_order_relaxed);  // the turn began while another thread ended it
+      over_at_.store(now,
+                     std::memory_order_relaxed);  // the turn began while another thread ended it
     } else if (now - over_at >= grace) {
       Overrun(now);
     }

@@ -301,7 +301,8 @@ Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& pr
   }
   // All processes must have the same slices, or those with long ones would get all of the GPU.
   kept.Keep(0, done.status().message());
-  for (const ChannelGroup& group : primary) group.SetTimeSlice(OrdinarySlice::kDefault).IgnoreError();
+  for (const ChannelGroup& group : primary)
+    group.SetTimeSlice(OrdinarySlice::kDefault).IgnoreError();
   Preemption none;
   none.reason = std::string(done.status().message());
   return none;
