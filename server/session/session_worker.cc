@@ -228,6 +228,8 @@ void SessionWorker::Run() {
     dying = std::move(driver_);
   }
   dying.reset();
+  // Before the daemon learns that the session is calm: it looks once more then.
+  runs_on_since_ns_.store(0, std::memory_order_relaxed);
   if (had_much) malloc_trim(0);
   SetCalm(true);
   LogDebug(config_.label, " is gone");
