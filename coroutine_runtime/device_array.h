@@ -37,8 +37,10 @@ inline constexpr uint32_t kArrayLayered = 0x01;
 inline constexpr uint32_t kArraySurface = 0x02;
 inline constexpr uint32_t kArrayCubemap = 0x04;
 inline constexpr uint32_t kArrayGather = 0x08;
+// Video engines may use the array. Here it is an array as any other.
+inline constexpr uint32_t kArrayVideo = 0x100;
 inline constexpr uint32_t kArrayFlags =
-    kArrayLayered | kArraySurface | kArrayCubemap | kArrayGather;
+    kArrayLayered | kArraySurface | kArrayCubemap | kArrayGather | kArrayVideo;
 
 // Bytes of one channel; 0 if the format is not in TexelFormat.
 constexpr uint32_t ChannelBytes(uint32_t format) {

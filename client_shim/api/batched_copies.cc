@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "client_shim/memory/arrays.h"
+#include "client_shim/transport/session.h"
 #include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
@@ -19,6 +20,20 @@ bool OrderValid(CUmemcpySrcAccessOrder order) {
 }
 bool FlagsValid(unsigned int flags) {
   return (flags & ~static_cast<unsigned int>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)) == 0;
+}
+// The driver checks the hints also where it does not use them. NUMA nodes are not checked.
+bool HintValid(const CUmemLocation& hint) {
+  switch (hint.type) {
+    case CU_MEM_LOCATION_TYPE_NONE:
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+      return true;
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      return session().HasDevice(hint.id);
+    default:
+      return false;
+  }
 }
 
 // The context's default stream does not accept batches.
@@ -38,8 +53,10 @@ CUresult Linear(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* by
     return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < attribute_count; ++i) {
-    if (!OrderValid(attributes[i].srcAccessOrder) || !FlagsValid(attributes[i].flags))
+    if (!OrderValid(attributes[i].srcAccessOrder) || !FlagsValid(attributes[i].flags) ||
+        !HintValid(attributes[i].srcLocHint) || !HintValid(attributes[i].dstLocHint)) {
       return CUDA_ERROR_INVALID_VALUE;
+    }
     if (i > 0 && (begins[i] <= begins[i - 1] || begins[i] >= count))
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -59,7 +76,10 @@ CUresult Linear(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* by
 CUresult ElementOf(const CUDA_MEMCPY3D_BATCH_OP& operation, uint64_t* element) {
   *element = 0;
   for (const CUmemcpy3DOperand* operand : {&operation.src, &operation.dst}) {
-    if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) continue;
+    if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+      if (!HintValid(operand->op.ptr.locHint)) return CUDA_ERROR_INVALID_VALUE;
+      continue;
+    }
     if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
     const ArrayObject* const array = FindArray(operand->op.array.array);
     if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;

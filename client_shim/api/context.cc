@@ -1,6 +1,8 @@
 // Contexts and primary contexts.
 #include "proto/wire/context.h"
 
+#include <algorithm>
+
 #include "client_shim/context/contexts.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/objects/waits.h"
@@ -25,6 +27,20 @@ CUresult Create(CUcontext* handle, unsigned int flags, unsigned int api_version,
   if (!session().HasDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (!ContextFlagsValid(flags)) return CUDA_ERROR_INVALID_VALUE;
   return CreateContext(static_cast<uint16_t>(device), flags, api_version, handle);
+}
+
+// The least value of a limit: NVIDIA's driver sets no smaller one.
+size_t LeastOf(CUlimit limit) {
+  switch (limit) {
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+      return size_t{512} << 10;
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+      return size_t{4} << 20;
+    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
+      return 32;
+    default:
+      return 0;
+  }
 }
 
 // No device of today has device-side synchronisation or CIG.
@@ -155,8 +171,11 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
-  // Mapping host memory is always possible, so the flag is always set.
-  *flags = context->flags.load(std::memory_order_relaxed) | CU_CTX_MAP_HOST;
+  *flags = context->flags.load(std::memory_order_relaxed);
+  // Mapping host memory is always possible. NVIDIA's driver sets the flag for primary contexts, but
+  // not for those that programs create.
+  if (context->primary || context->green.load(std::memory_order_acquire) != 0)
+    *flags |= CU_CTX_MAP_HOST;
   return CUDA_SUCCESS;
 }
 
@@ -225,13 +244,17 @@ CUresult cuCtxResetPersistingL2Cache() {
                         wire::cuCtxResetPersistingL2Cache{});
 }
 
-// The result of a driver that is not a client of MPS.
-CUresult cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType type) {
+// The result of a driver that is not a client of MPS: the context may use all SMs.
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
-  return type == CU_EXEC_AFFINITY_TYPE_SM_COUNT ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY
-                                                : CUDA_ERROR_INVALID_VALUE;
+  pExecAffinity->type = type;  // also for a type that is unknown, as NVIDIA's driver
+  if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  const DeviceInfo& device = session().device(context->device);
+  pExecAffinity->param.smCount.val =
+      static_cast<unsigned int>(device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
@@ -244,7 +267,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   wire::cuCtxSetLimit_Reply reply{};
   const CUresult set = session().Call(
       Op::cuCtxSetLimit, context->device, context->id.load(std::memory_order_acquire),
-      wire::cuCtxSetLimit{value, static_cast<uint32_t>(limit), 0}, &reply);
+      wire::cuCtxSetLimit{std::max(value, LeastOf(limit)), static_cast<uint32_t>(limit), 0},
+      &reply);
   if (set == CUDA_SUCCESS) context->limits[limit].store(reply.value, std::memory_order_relaxed);
   return set;
 }

@@ -65,11 +65,13 @@ struct BoxSide {
   size_t x, y, z;
   size_t pitch;   // bytes from row to row; 0: dense
   size_t height;  // rows from slice to slice; 0: the rows that are copied
+  size_t lod = 0;
 };
 
 CUresult Resolve(const BoxSide& box, size_t width, size_t height, size_t depth, uint16_t device,
                  PitchedPlace* place) {
   if (box.type == CU_MEMORYTYPE_ARRAY) {
+    if (box.lod != 0) return CUDA_ERROR_INVALID_VALUE;
     place->array_handle = box.array;
     return FindArrayPlace(box.array, box.x, box.y, box.z, width, height, depth, device,
                           &place->array);
@@ -96,7 +98,8 @@ CUresult Resolve(const BoxSide& box, size_t width, size_t height, size_t depth, 
     return CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t rows = box.height != 0 ? box.height : height + box.y;
-  if (depth > 1 && (__builtin_add_overflow(height, box.y, &end) || end > rows))
+  // The driver compares a height that is given also where there is only one slice.
+  if ((depth > 1 || box.height != 0) && (__builtin_add_overflow(height, box.y, &end) || end > rows))
     return CUDA_ERROR_INVALID_VALUE;
   uint64_t offset, more, bytes;
   if (__builtin_mul_overflow(place->row_pitch, rows, &place->slice_pitch) ||
@@ -158,18 +161,18 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
 // From a CUDA_MEMCPY3D, or from a CUDA_MEMCPY3D_PEER, which adds contexts.
 template <typename Description>
 BoxSide DestinationOf(const Description& copy) {
-  return {copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstArray, copy.dstXInBytes,
-          copy.dstY,          copy.dstZ,    copy.dstPitch,  copy.dstHeight};
+  return {copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstArray,  copy.dstXInBytes,
+          copy.dstY,          copy.dstZ,    copy.dstPitch,  copy.dstHeight, copy.dstLOD};
 }
 template <typename Description>
 BoxSide SourceOf(const Description& copy) {
-  return {copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray, copy.srcXInBytes,
-          copy.srcY,          copy.srcZ,    copy.srcPitch,  copy.srcHeight};
+  return {copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray,  copy.srcXInBytes,
+          copy.srcY,          copy.srcZ,    copy.srcPitch,  copy.srcHeight, copy.srcLOD};
 }
 
 template <typename Description>
 CUresult Copy3D(const Description* copy, CUstream stream, bool synchronous, const Ends& ends = {}) {
-  if (copy == nullptr || copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return Pitched(DestinationOf(*copy), SourceOf(*copy), copy->WidthInBytes, copy->Height,
                  copy->Depth, stream, synchronous, ends);
 }
@@ -195,9 +198,17 @@ CUresult LinearPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUco
                     size_t bytes, CUstream stream, bool synchronous) {
   Ends ends;
   const CUresult result = FindEnds(to_context, from_context, &ends);
-  return result != CUDA_SUCCESS
-             ? result
-             : Linear(to, Side::kDevice, from, Side::kDevice, bytes, stream, synchronous, ends);
+  if (result == CUDA_SUCCESS)
+    return Linear(to, Side::kDevice, from, Side::kDevice, bytes, stream, synchronous, ends);
+  // The driver looks at the addresses before the contexts.
+  Context* context;
+  if (bytes == 0 || CurrentContext(&context) != CUDA_SUCCESS) return result;
+  for (const CUdeviceptr address : {to, from}) {
+    Place place;
+    if (FindPlace(address, bytes, Side::kDevice, context->device, &place) != CUDA_SUCCESS)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return result;
 }
 
 }  // namespace

@@ -27,6 +27,13 @@ CUresult CheckLocation(const CUmemLocation& location) {
   }
 }
 
+// Whether [address, address + bytes) lies in one allocation of a memory pool.
+bool IsPoolMemory(CUdeviceptr address, size_t bytes) {
+  Allocation allocation;
+  return bytes != 0 && pointers().Find(address, &allocation) && allocation.pool != 0 &&
+         bytes <= allocation.bytes - (address - allocation.address);
+}
+
 // A device, or CU_DEVICE_CPU.
 CUmemLocation LocationOf(CUdevice device) {
   CUmemLocation location{};
@@ -47,15 +54,28 @@ CUresult Prefetch(CUdeviceptr address, size_t bytes, const CUmemLocation& locati
 
 CUresult Advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
                 const CUmemLocation& location) {
-  if (!IsManagedMemory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  // NVIDIA's driver wants a known type of location even where the location has no meaning.
+  if (location.type < CU_MEM_LOCATION_TYPE_INVALID ||
+      location.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // It accepts this one advice for memory of pools, too, where it changes nothing.
+  if (advice == CU_MEM_ADVISE_SET_READ_MOSTLY && IsPoolMemory(address, bytes)) return CUDA_SUCCESS;
+  const uint64_t advised = AdvisableBytes(address, bytes);
+  if (advised == 0) return CUDA_ERROR_INVALID_VALUE;
   // These kinds of advice have no location, so it is ignored.
   const bool nowhere = advice == CU_MEM_ADVISE_SET_READ_MOSTLY ||
                        advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY ||
                        advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
-  if (!nowhere) {
-    if (const CUresult error = CheckLocation(location); error != CUDA_SUCCESS) return error;
+  const bool accessed =
+      advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+  if (accessed && location.type != CU_MEM_LOCATION_TYPE_DEVICE &&
+      location.type != CU_MEM_LOCATION_TYPE_HOST) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
-  return NoteAdvice(address, bytes, advice, nowhere ? LocationOf(CU_DEVICE_CPU) : location);
+  // A device that does not exist is CUDA_ERROR_INVALID_DEVICE only for prefetches.
+  if (!nowhere && CheckLocation(location) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  return NoteAdvice(address, advised, advice, nowhere ? LocationOf(CU_DEVICE_CPU) : location);
 }
 
 // A batch of ranges that are all managed memory.
@@ -92,12 +112,6 @@ CUresult PrefetchBatch(const CUdeviceptr* addresses, const size_t* sizes, size_t
   return CUDA_SUCCESS;
 }
 
-// The number with which cuMemRangeGetAttribute names a location.
-int DeviceNumber(const CUmemLocation& location) {
-  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) return location.id;
-  return location.type == CU_MEM_LOCATION_TYPE_INVALID ? CU_DEVICE_INVALID : CU_DEVICE_CPU;
-}
-
 CUresult WriteInt(void* data, size_t bytes, int value) {
   if (bytes != sizeof(int)) return CUDA_ERROR_INVALID_VALUE;
   memcpy(data, &value, sizeof(value));
@@ -123,11 +137,11 @@ CUresult WriteAttribute(void* data, size_t bytes, CUmem_range_attribute attribut
     case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
       return WriteInt(data, bytes, advice.read_mostly);
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-      return WriteInt(data, bytes, DeviceNumber(advice.preferred));
+      return WriteInt(data, bytes, advice.preferred_number);
     case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
       return WriteAccessedBy(data, bytes, advice);
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-      return WriteInt(data, bytes, DeviceNumber(advice.prefetched));
+      return WriteInt(data, bytes, advice.prefetched_number);
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
       return WriteInt(data, bytes, advice.preferred.type);
     case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
@@ -144,6 +158,7 @@ CUresult WriteAttribute(void* data, size_t bytes, CUmem_range_attribute attribut
 }  // namespace
 
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
+  *dptr = 0;  // NVIDIA's driver writes 0 on errors, too.
   Context* context;
   if (const CUresult error = ContextForWork(&context); error != CUDA_SUCCESS) return error;
   if (bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))

@@ -20,6 +20,7 @@ namespace {
 constexpr uint64_t kPitchAlignment = 512;
 
 CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
+  *address = 0;  // NVIDIA's driver writes 0 on errors, too.
   Context* context;
   CUresult result = ContextForWork(&context);
   if (result == CUDA_SUCCESS) result = RefuseUnsafeCall();
@@ -55,6 +56,9 @@ CUresult ErrorForUnsafeCall() {
 // ---- device memory
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  // NVIDIA's driver writes 0 on errors, too.
+  if (free != nullptr) *free = 0;
+  if (total != nullptr) *total = 0;
   Context* context;
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
@@ -72,6 +76,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) { return Allocate(byt
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes) {
+  // NVIDIA's driver writes 0 on errors, too. It writes the pitch before it looks at the size.
+  *dptr = 0;
+  *pPitch = 0;
   Context* context;
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
@@ -83,10 +90,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   if (__builtin_add_overflow(WidthInBytes, kPitchAlignment - 1, &pitch))
     return CUDA_ERROR_INVALID_VALUE;
   pitch &= ~(kPitchAlignment - 1);
+  *pPitch = pitch;
   if (__builtin_mul_overflow(pitch, Height, &bytes)) return CUDA_ERROR_INVALID_VALUE;
-  result = Allocate(bytes, dptr);
-  if (result == CUDA_SUCCESS) *pPitch = pitch;
-  return result;
+  return Allocate(bytes, dptr);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
@@ -113,11 +119,16 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  // NVIDIA's driver writes 0 on errors, too.
+  if (pbase != nullptr) *pbase = 0;
+  if (psize != nullptr) *psize = 0;
+  Context* context;
+  if (const CUresult error = CurrentContext(&context); error != CUDA_SUCCESS) return error;
   if (pbase == nullptr && psize == nullptr) return CUDA_SUCCESS;
   Allocation allocation;
   if (!pointers().Find(dptr, &allocation)) return CUDA_ERROR_NOT_FOUND;
-  if (pbase != nullptr)
-    *pbase = allocation.on_device() ? allocation.address : allocation.gpu_address;
+  // Registered memory has two addresses. The range is the one that `dptr` lies in.
+  if (pbase != nullptr) *pbase = allocation.address;
   if (psize != nullptr) *psize = allocation.bytes;
   return CUDA_SUCCESS;
 }
@@ -125,6 +136,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
 // ---- pinned host memory
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  *pp = nullptr;  // NVIDIA's driver writes 0 on errors, too.
   Context* context;
   CUresult result = ContextForWork(&context);
   if (result == CUDA_SUCCESS) result = RefuseUnsafeCall();
@@ -132,10 +144,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   constexpr unsigned int kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (bytesize == 0) {
-    *pp = nullptr;
-    return CUDA_SUCCESS;
-  }
+  if (bytesize == 0) return CUDA_SUCCESS;
   return AllocateHostMemory(*context, MemoryKind::kPinned, bytesize, Flags, pp);
 }
 
@@ -149,26 +158,43 @@ CUresult cuMemFreeHost(void* p) {
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  *pdptr = 0;  // NVIDIA's driver writes 0 on errors, too.
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
-  if (Flags != 0 || !pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) ||
-      !allocation.on_host()) {
+  if (Flags != 0 || !pointers().Find(reinterpret_cast<uint64_t>(p), &allocation))
     return CUDA_ERROR_INVALID_VALUE;
+  // NVIDIA's driver accepts memory of cuMemMap, and returns the beginning of the mapping.
+  if (allocation.kind == MemoryKind::kVirtual) {
+    *pdptr = allocation.address;
+    return CUDA_SUCCESS;
   }
+  // Managed memory is no host memory to this call.
+  if (!allocation.on_host() || allocation.kind == MemoryKind::kManaged)
+    return CUDA_ERROR_INVALID_VALUE;
   if (allocation.gpu_address == 0) return CUDA_ERROR_NOT_SUPPORTED;
   *pdptr = allocation.gpu_address + (reinterpret_cast<uint64_t>(p) - allocation.address);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+  Context* context;
+  if (const CUresult error = CurrentContext(&context); error != CUDA_SUCCESS) return error;
   Allocation allocation;
   if (!pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || !allocation.on_host()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  unsigned int flags = allocation.flags;
+  if (allocation.kind == MemoryKind::kPinned) {
+    // With unified addressing all contexts reach it, unless it is write-combined.
+    if ((flags & CU_MEMHOSTALLOC_WRITECOMBINED) == 0) flags |= CU_MEMHOSTALLOC_PORTABLE;
+  } else {
+    // The other flags of a registration are not kept.
+    flags &= CU_MEMHOSTREGISTER_PORTABLE;
+  }
   // With unified addressing all of the driver's host memory is mapped.
-  *pFlags = allocation.flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  *pFlags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }
 
@@ -180,7 +206,6 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                   CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if (p == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   return RegisterHostMemory(*context, p, bytesize, Flags);
 }
 

@@ -75,6 +75,7 @@ CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUme
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  *dptr = 0;  // NVIDIA's driver writes 0 on errors, too.
   Stream* stream;
   const CUresult result = StreamForWorkOrCapture(hStream, &stream);
   if (result != CUDA_SUCCESS) return result;

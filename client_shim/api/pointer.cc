@@ -84,6 +84,8 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Write<uint32_t>(data, 0);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:  // of a kernel interface that does not exist
+      // NVIDIA's driver writes 0 for host memory, with the error.
+      if (allocation.on_host() && !managed) Write<uint64_t>(data, 0);
       return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_ERROR_INVALID_VALUE;
@@ -129,14 +131,14 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
   if (numAttributes == 0 || attributes == nullptr || data == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < numAttributes; ++i) {
-    if (!Valid(attributes[i]) || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ||
-        data[i] == nullptr) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
   Allocation allocation;
   const bool known = pointers().Find(ptr, &allocation);
   for (unsigned int i = 0; i < numAttributes; ++i) {
+    // NVIDIA's driver has written the values before a wrong attribute.
+    if (!Valid(attributes[i]) || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+      return CUDA_ERROR_INVALID_VALUE;
     if (known) {
       OfAllocation(allocation, attributes[i], ptr, data[i]);
     } else {
@@ -147,6 +149,10 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
 }
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  // NVIDIA's driver looks at the memory first: memory of cuMemMap has no attributes to set.
+  Allocation allocation;
+  if (pointers().Find(ptr, &allocation) && allocation.kind == MemoryKind::kVirtual)
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
   uint32_t wish;
   memcpy(&wish, value, sizeof(wish));

@@ -17,8 +17,10 @@ TensorMapCache& cache() {
   return *maps;
 }
 
+// cuda.h documents 64 bytes. The type has had an alignment of 128 only since CUDA 13.
 bool Aligned(const CUtensorMap* map) {
-  return reinterpret_cast<uintptr_t>(map) % alignof(CUtensorMap) == 0;
+  constexpr uintptr_t kAlignment = 64;
+  return reinterpret_cast<uintptr_t>(map) % kAlignment == 0;
 }
 
 // Encoding needs no current context, as natively. If there is one, its device encodes.
@@ -94,8 +96,11 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
                                  const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
                                  CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                  CUtensorMapFloatOOBfill oobFill) {
-  if (!Aligned(tensorMap) || tensorRank < 3 || tensorRank > wire::kTensorRank)
+  if (!Aligned(tensorMap) || tensorRank < 3 || tensorRank > wire::kTensorRank ||
+      globalDim == nullptr || globalStrides == nullptr || pixelBoxLowerCorner == nullptr ||
+      pixelBoxUpperCorner == nullptr || elementStrides == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
   wire::cuTensorMapEncodeIm2col args{};
   Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
            interleave, swizzle, l2Promotion, oobFill, &args);
@@ -113,8 +118,10 @@ CUresult cuTensorMapEncodeIm2colWide(
     cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
     CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
     CUtensorMapFloatOOBfill oobFill) {
-  if (!Aligned(tensorMap) || tensorRank < 3 || tensorRank > wire::kTensorRank)
+  if (!Aligned(tensorMap) || tensorRank < 3 || tensorRank > wire::kTensorRank ||
+      globalDim == nullptr || globalStrides == nullptr || elementStrides == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
   wire::cuTensorMapEncodeIm2colWide args{};
   Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
            interleave, swizzle, l2Promotion, oobFill, &args);

@@ -2,6 +2,8 @@
 // shim remembers what the objects were made of.
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -24,7 +26,7 @@ struct ImageObject {
   uint16_t device = 0;
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC sampling{};                 // of textures
-  std::optional<CUDA_RESOURCE_VIEW_DESC> view;  // of textures
+  std::optional<CUDA_RESOURCE_VIEW_DESC> view;  // of textures of arrays
 
   bool live() const { return context->id.load(std::memory_order_acquire) == context_id; }
 };
@@ -108,6 +110,49 @@ CUresult DescribeMemory(CUdeviceptr pointer, CUarray_format format, unsigned int
   return CUDA_SUCCESS;
 }
 
+// The resource as the driver reads it, and as it gives it back. Rows of memory are a line of texels
+// where their number is 0. The pitch of a single row does not count.
+CUDA_RESOURCE_DESC AsGivenBack(const CUDA_RESOURCE_DESC& asked) {
+  if (asked.resType != CU_RESOURCE_TYPE_PITCH2D || asked.res.pitch2D.height > 1) return asked;
+  CUDA_RESOURCE_DESC resource = asked;
+  if (asked.res.pitch2D.height == 1) {
+    resource.res.pitch2D.pitchInBytes = 0;
+    return resource;
+  }
+  const auto pitched = asked.res.pitch2D;
+  resource.resType = CU_RESOURCE_TYPE_LINEAR;
+  memset(&resource.res, 0, sizeof(resource.res));
+  resource.res.linear = {pitched.devPtr, pitched.format, pitched.numChannels, pitched.pitchInBytes};
+  return resource;
+}
+
+// Replaces address modes that the driver does not know by CLAMP, as it does, for the dimensions that
+// the resource lacks. It refuses the others.
+void SkipUnusedModes(const CUDA_RESOURCE_DESC& resource, CUDA_TEXTURE_DESC* sampling) {
+  int dimensions = resource.resType == CU_RESOURCE_TYPE_PITCH2D ? 2 : 1;
+  const ArrayObject* array = nullptr;
+  if (resource.resType == CU_RESOURCE_TYPE_ARRAY) array = FindArray(resource.res.array.hArray);
+  if (resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
+    array = FindMipmappedArray(resource.res.mipmap.hMipmappedArray);
+  if (array != nullptr && array->description.Height != 0)
+    dimensions = array->description.Depth != 0 && !array->layered() ? 3 : 2;
+  for (int i = dimensions; i < 3; ++i) {
+    if (static_cast<unsigned int>(sampling->addressMode[i]) > CU_TR_ADDRESS_MODE_BORDER)
+      sampling->addressMode[i] = CU_TR_ADDRESS_MODE_CLAMP;
+  }
+}
+
+// The driver ignores a view of memory. One that says nothing means no view.
+bool HasView(const CUDA_RESOURCE_DESC& resource, const CUDA_RESOURCE_VIEW_DESC* view) {
+  if (view == nullptr || resource.resType == CU_RESOURCE_TYPE_LINEAR ||
+      resource.resType == CU_RESOURCE_TYPE_PITCH2D) {
+    return false;
+  }
+  return view->format != CU_RES_VIEW_FORMAT_NONE || view->width != 0 || view->height != 0 ||
+         view->depth != 0 || view->firstMipmapLevel != 0 || view->lastMipmapLevel != 0 ||
+         view->firstLayer != 0 || view->lastLayer != 0;
+}
+
 CUresult DescribeResource(const CUDA_RESOURCE_DESC& resource, uint16_t device,
                           wire::cuTexObjectCreate* args) {
   if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -184,17 +229,19 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
   wire::cuTexObjectCreate args{};
-  result = DescribeResource(*pResDesc, context->device, &args);
+  ImageObject object = ObjectOf(*context, AsGivenBack(*pResDesc));
+  object.sampling = *pTexDesc;
+  SkipUnusedModes(object.resource, &object.sampling);
+  // The device gets the pitch of a single row.
+  const bool rows = object.resource.resType == CU_RESOURCE_TYPE_PITCH2D;
+  result = DescribeResource(rows ? *pResDesc : object.resource, context->device, &args);
   if (result != CUDA_SUCCESS) return result;
-  DescribeSampling(*pTexDesc, &args);
-  // A view of format NONE means no view.
-  if (pResViewDesc != nullptr && pResViewDesc->format != CU_RES_VIEW_FORMAT_NONE) {
+  DescribeSampling(object.sampling, &args);
+  if (HasView(*pResDesc, pResViewDesc)) {
     args.has_view = 1;
     args.view = Describe(*pResViewDesc);
+    object.view = *pResViewDesc;
   }
-  ImageObject object = ObjectOf(*context, *pResDesc);
-  object.sampling = *pTexDesc;
-  if (pResViewDesc != nullptr) object.view = *pResViewDesc;
   wire::cuTexObjectCreate_Reply reply{};
   result = session().Call(Op::cuTexObjectCreate, object.device, object.context_id, args, &reply);
   if (result != CUDA_SUCCESS) return result;
@@ -217,7 +264,9 @@ CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUtexObject te
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObject texObject) {
   std::optional<ImageObject> object;
   const CUresult result = Find(textures(), texObject, &object);
-  if (result == CUDA_SUCCESS) *pTexDesc = object->sampling;
+  // The driver leaves the border colour and the reserved fields as they were.
+  if (result == CUDA_SUCCESS)
+    memcpy(pTexDesc, &object->sampling, offsetof(CUDA_TEXTURE_DESC, borderColor));
   return result;
 }
 
@@ -226,8 +275,8 @@ CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc,
   std::optional<ImageObject> object;
   const CUresult result = Find(textures(), texObject, &object);
   if (result != CUDA_SUCCESS) return result;
-  if (!object->view) return CUDA_ERROR_INVALID_VALUE;
-  *pResViewDesc = *object->view;
+  // The driver leaves the output as it was where there is no view.
+  if (object->view) *pResViewDesc = *object->view;
   return CUDA_SUCCESS;
 }
 

@@ -196,7 +196,8 @@ CUresult ResetPrimary(uint16_t device) {
 }
 
 CUresult SetPrimaryFlags(uint16_t device, uint32_t flags) {
-  if (!ContextFlagsValid(flags)) return CUDA_ERROR_INVALID_VALUE;
+  // A primary context always maps host memory, and NVIDIA's driver refuses the flag here.
+  if (!ContextFlagsValid(flags) || (flags & CU_CTX_MAP_HOST) != 0) return CUDA_ERROR_INVALID_VALUE;
   PrimaryContext(device).flags.store(flags, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }

@@ -24,17 +24,97 @@ ArrayObject* Find(HandleKind kind, uint64_t handle) {
   return array;
 }
 
+// Whether the driver knows a format with so many channels.
+bool IsFormat(CUarray_format format, unsigned int channels) {
+  switch (format) {
+    case CU_AD_FORMAT_UNORM_INT8X1:
+    case CU_AD_FORMAT_UNORM_INT16X1:
+    case CU_AD_FORMAT_SNORM_INT8X1:
+    case CU_AD_FORMAT_SNORM_INT16X1:
+    case CU_AD_FORMAT_BC4_UNORM:
+    case CU_AD_FORMAT_BC4_SNORM:
+      return channels == 1;
+    case CU_AD_FORMAT_UNORM_INT8X2:
+    case CU_AD_FORMAT_UNORM_INT16X2:
+    case CU_AD_FORMAT_SNORM_INT8X2:
+    case CU_AD_FORMAT_SNORM_INT16X2:
+    case CU_AD_FORMAT_BC5_UNORM:
+    case CU_AD_FORMAT_BC5_SNORM:
+      return channels == 2;
+    case CU_AD_FORMAT_BC6H_UF16:
+    case CU_AD_FORMAT_BC6H_SF16:
+      return channels == 3;
+    case CU_AD_FORMAT_UNORM_INT8X4:
+    case CU_AD_FORMAT_UNORM_INT16X4:
+    case CU_AD_FORMAT_SNORM_INT8X4:
+    case CU_AD_FORMAT_SNORM_INT16X4:
+    case CU_AD_FORMAT_UNORM_INT_101010_2:
+    case CU_AD_FORMAT_BC1_UNORM:
+    case CU_AD_FORMAT_BC1_UNORM_SRGB:
+    case CU_AD_FORMAT_BC2_UNORM:
+    case CU_AD_FORMAT_BC2_UNORM_SRGB:
+    case CU_AD_FORMAT_BC3_UNORM:
+    case CU_AD_FORMAT_BC3_UNORM_SRGB:
+    case CU_AD_FORMAT_BC7_UNORM:
+    case CU_AD_FORMAT_BC7_UNORM_SRGB:
+      return channels == 4;
+    case CU_AD_FORMAT_NV12:
+    case CU_AD_FORMAT_P010:
+    case CU_AD_FORMAT_P016:
+    case CU_AD_FORMAT_NV16:
+    case CU_AD_FORMAT_P210:
+    case CU_AD_FORMAT_P216:
+    case CU_AD_FORMAT_YUY2:
+    case CU_AD_FORMAT_Y210:
+    case CU_AD_FORMAT_Y216:
+    case CU_AD_FORMAT_AYUV:
+    case CU_AD_FORMAT_Y410:
+    case CU_AD_FORMAT_Y416:
+    case CU_AD_FORMAT_Y444_PLANAR8:
+    case CU_AD_FORMAT_Y444_PLANAR10:
+    case CU_AD_FORMAT_YUV444_8bit_SemiPlanar:
+    case CU_AD_FORMAT_YUV444_16bit_SemiPlanar:
+      return channels >= 1 && channels <= 4;
+    default:
+      return ChannelBytes(format) != 0 && (channels == 1 || channels == 2 || channels == 4);
+  }
+}
+
+// Whether the driver would take the sides of an array that the daemon cannot ask it for.
+bool SidesValid(const CUDA_ARRAY3D_DESCRIPTOR& d) {
+  const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
+  const bool cube = (d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0;
+  if (layered ? d.Depth == 0 : d.Depth != 0 && d.Height == 0) return false;
+  if (cube &&
+      (d.Width != d.Height || d.Depth == 0 || d.Depth % 6 != 0 || (!layered && d.Depth != 6))) {
+    return false;
+  }
+  if ((d.Flags & CUDA_ARRAY3D_COLOR_ATTACHMENT) != 0) {
+    constexpr size_t kLongestSide = 32768;
+    return d.Height != 0 && (d.Depth == 0 || layered || cube) && d.Width <= kLongestSide &&
+           d.Height <= kLongestSide;
+  }
+  return true;
+}
+
 // Refuses descriptions that the daemon does not know or that make no sense. The daemon can ask a
-// driver for all others.
+// driver for all others. What makes no sense natively comes first.
 CUresult CheckDescription(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   constexpr unsigned int kOffered = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
-                                    CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
+                                    CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |
+                                    CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
   constexpr unsigned int kKnown = 0x1FF;
-  if ((d.Flags & ~kKnown) != 0 || d.Width == 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((d.Flags & ~kOffered) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4)
+  if ((d.Flags & ~kKnown) != 0 || d.Width == 0 || !IsFormat(d.Format, d.NumChannels))
     return CUDA_ERROR_INVALID_VALUE;
-  return ChannelBytes(d.Format) != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  if ((d.Flags & ~kOffered) == 0 && ChannelBytes(d.Format) != 0) return CUDA_SUCCESS;
+  return SidesValid(d) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+
+// The description as the driver reads it: it drops the upper halves of the sides.
+CUDA_ARRAY3D_DESCRIPTOR AsRead(CUDA_ARRAY3D_DESCRIPTOR description) {
+  for (size_t* side : {&description.Width, &description.Height, &description.Depth})
+    *side = static_cast<uint32_t>(*side);
+  return description;
 }
 
 CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uint32_t levels,
@@ -66,6 +146,7 @@ CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uin
   array->level = 0;
   array->levels = levels;
   array->is_level = false;
+  array->mipmap = nullptr;
   array->context = context;
   array->context_id = id;
   array->device = context->device;
@@ -75,9 +156,24 @@ CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uin
   return CUDA_SUCCESS;
 }
 
+// Ends the handle of a level. Its memory stays with the mipmapped array, which gives a new handle
+// when it is asked for the level again.
+CUresult ForgetLevel(const ArrayObject& level) {
+  const uint64_t handle = level.handle;
+  ArrayObject& mipmap = *level.mipmap;
+  const std::lock_guard lock(mipmap.mutex);
+  if (!arrays().Retire(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  // The program may have destroyed the mipmapped array meanwhile.
+  if (level.level < mipmap.level_handles.size() && mipmap.level_handles[level.level] == handle)
+    mipmap.level_handles[level.level] = 0;
+  arrays().Recycle(Table::IndexOf(handle));
+  return CUDA_SUCCESS;
+}
+
 CUresult Destroy(ArrayObject* array) {
-  if (array == nullptr || array->is_level) return CUDA_ERROR_INVALID_HANDLE;
+  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  if (array->is_level) return ForgetLevel(*array);
   const ArrayId id = array->id;
   const uint16_t device = array->device;
   const ContextId context = array->context_id;
@@ -128,14 +224,15 @@ ArrayObject* FindMipmappedArray(CUmipmappedArray handle) {
 
 CUresult CreateArray(const CUDA_ARRAY3D_DESCRIPTOR& description, CUarray* handle) {
   uint64_t made = 0;
-  const CUresult result = Create(HandleKind::kArray, description, 0, &made);
+  const CUresult result = Create(HandleKind::kArray, AsRead(description), 0, &made);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUarray>(made);
   return result;
 }
 
-CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& description, uint32_t levels,
+CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& asked, uint32_t levels,
                               CUmipmappedArray* handle) {
   if (levels == 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_ARRAY3D_DESCRIPTOR description = AsRead(asked);
   // More levels than the longest side can be halved mean as many as it can.
   uint64_t longest = std::max<uint64_t>(description.Width, description.Height);
   if ((description.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0)
@@ -164,6 +261,7 @@ CUresult GetLevel(CUmipmappedArray handle, uint32_t level, CUarray* array) {
     object->level = level;
     object->levels = 0;
     object->is_level = true;
+    object->mipmap = mipmap;
     object->context = mipmap->context;
     object->context_id = mipmap->context_id;
     object->device = mipmap->device;
@@ -196,9 +294,8 @@ CUresult FindArrayPlace(CUarray handle, uint64_t x_bytes, uint64_t y, uint64_t z
   const auto within = [](uint64_t begin, uint64_t count, uint64_t size) {
     return begin <= size && count <= size - begin;
   };
-  const uint64_t texel = array->texel_bytes();
   if (!within(x_bytes, width, array->row_bytes()) || !within(y, height, array->rows()) ||
-      !within(z, depth, array->slices()) || x_bytes % texel != 0 || width % texel != 0) {
+      !within(z, depth, array->slices())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *position = {array->id, array->level, x_bytes, static_cast<uint32_t>(y),

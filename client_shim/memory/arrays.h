@@ -20,6 +20,7 @@ struct ArrayObject {
   uint32_t level = 0;   // of a level: its number in the mipmapped array
   uint32_t levels = 0;  // of a mipmapped array: how many it has
   bool is_level = false;
+  ArrayObject* mipmap = nullptr;  // of a level: the mipmapped array
   Context* context = nullptr;
   ContextId context_id = 0;
   uint16_t device = 0;
@@ -46,19 +47,23 @@ ArrayObject* FindArray(CUarray handle);
 ArrayObject* FindMipmappedArray(CUmipmappedArray handle);
 
 // The array belongs to the current context. CUDA_ERROR_INVALID_VALUE: the description makes no
-// sense. CUDA_ERROR_NOT_SUPPORTED: DetShare does not offer its flags or format. A mipmapped array
-// gets at most as many levels as its longest side can be halved.
+// sense, also natively. CUDA_ERROR_NOT_SUPPORTED: DetShare does not offer its flags or format. Only
+// the lower 32 bits of a side count. A mipmapped array gets at most as many levels as its longest
+// side can be halved.
 CUresult CreateArray(const CUDA_ARRAY3D_DESCRIPTOR& description, CUarray* handle);
 CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& description, uint32_t levels,
                               CUmipmappedArray* handle);
-// The same handle at every call. CUDA_ERROR_INVALID_VALUE: there is no such level.
+// The same handle at every call, until it is destroyed. CUDA_ERROR_INVALID_VALUE: there is no such
+// level.
 CUresult GetLevel(CUmipmappedArray handle, uint32_t level, CUarray* array);
-// Wait until all earlier work is complete. A mipmapped array's levels end with it.
+// Wait until all earlier work is complete. A mipmapped array's levels end with it. To destroy a
+// level ends only its handle.
 CUresult DestroyArray(CUarray handle);
 CUresult DestroyMipmappedArray(CUmipmappedArray handle);
 
-// The place of a box in an array of `device`. CUDA_ERROR_INVALID_VALUE: the box is not made of
-// whole texels of the array. CUDA_ERROR_NOT_SUPPORTED: the array is on another device.
+// The place of a box in an array of `device`. The box may begin and end inside of texels, as
+// natively. CUDA_ERROR_INVALID_VALUE: the box is not inside the array. CUDA_ERROR_NOT_SUPPORTED: the
+// array is on another device.
 CUresult FindArrayPlace(CUarray handle, uint64_t x_bytes, uint64_t y, uint64_t z, uint64_t width,
                         uint64_t height, uint64_t depth, uint16_t device,
                         wire::ArrayPosition* position);

@@ -302,6 +302,9 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   int protection;
   SharedMapping shared;
   CUresult result = InspectRange(first, end - first, &protection, &shared);
+  // Private memory is no memory of a device.
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+    return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : result;
   if (shared.end != 0 && RegisterSharedMemory(context, start, bytes, flags, shared))
     return CUDA_SUCCESS;
   // A page can be exchanged only once, and a neighbour's registration may have exchanged it.

@@ -37,7 +37,7 @@ CUresult FreeHostMemory(void* address);
 CUresult FreeHostMemoryLater(void* address);
 // Registers memory of the program. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: some of it is already
 // registered or pinned. CUDA_ERROR_NOT_SUPPORTED: the GPU cannot reach it, and `flags` has
-// CU_MEMHOSTREGISTER_DEVICEMAP.
+// CU_MEMHOSTREGISTER_DEVICEMAP; or it may be memory of a device (CU_MEMHOSTREGISTER_IOMEMORY).
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags);
 // Waits for the work of all contexts, then makes the memory ordinary again, with the same contents.
 // CUDA_ERROR_INVALID_VALUE: the address is inside registered memory, not at its beginning.

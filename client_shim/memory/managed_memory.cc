@@ -1,5 +1,6 @@
 #include "client_shim/memory/managed_memory.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -12,8 +13,24 @@
 namespace detshare::shim {
 namespace {
 
+constexpr uint64_t kBlockBytes = uint64_t{2} << 20;
+
 bool Same(const CUmemLocation& a, const CUmemLocation& b) {
   return a.type == b.type && a.id == b.id;
+}
+
+CUdevice NumberOf(const CUmemLocation& location) {
+  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) return location.id;
+  return location.type == CU_MEM_LOCATION_TYPE_INVALID ? CU_DEVICE_INVALID : CU_DEVICE_CPU;
+}
+
+// The location as later queries read it. The host has one id. NVIDIA's driver does not remember the
+// node of the calling thread.
+CUmemLocation Kept(const CUmemLocation& location) {
+  if (location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) return MemoryAdvice::kNowhere;
+  CUmemLocation kept = location;
+  if (location.type == CU_MEM_LOCATION_TYPE_HOST) kept.id = CU_DEVICE_CPU;
+  return kept;
 }
 
 // Advice by address: an entry holds up to the next one. Memory without advice has the default.
@@ -32,8 +49,9 @@ struct AdviceMap {
   }
   template <typename Change>
   void ForRange(uint64_t address, uint64_t bytes, Change change) {
-    const Iterator end = Cut(address + bytes);
-    for (Iterator entry = Cut(address); entry != end; ++entry) change(entry->second);
+    constexpr uint64_t kMask = kPageBytes - 1;
+    const Iterator end = Cut((address + bytes + kMask) & ~kMask);
+    for (Iterator entry = Cut(address & ~kMask); entry != end; ++entry) change(entry->second);
   }
   void Forget(uint64_t address, uint64_t bytes) {
     const Iterator end = Cut(address + bytes);
@@ -82,9 +100,24 @@ bool IsManagedMemory(uint64_t address, uint64_t bytes) {
          bytes <= allocation.bytes - (address - allocation.address);
 }
 
+uint64_t AdvisableBytes(uint64_t address, uint64_t bytes) {
+  Allocation allocation;
+  if (bytes == 0 || !pointers().Find(address, &allocation) ||
+      allocation.kind != MemoryKind::kManaged) {
+    return 0;
+  }
+  const uint64_t offset = address - allocation.address;
+  const uint64_t blocks = (allocation.bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  return bytes <= blocks - offset ? std::min(bytes, allocation.bytes - offset) : 0;
+}
+
 void NotePrefetch(uint64_t address, uint64_t bytes, const CUmemLocation& location) {
+  const CUmemLocation kept = Kept(location);
   const std::lock_guard lock(advice().mutex);
-  advice().ForRange(address, bytes, [&](MemoryAdvice& one) { one.prefetched = location; });
+  advice().ForRange(address, bytes, [&](MemoryAdvice& one) {
+    one.prefetched = kept;
+    one.prefetched_number = NumberOf(kept);
+  });
 }
 
 CUresult NoteAdvice(uint64_t address, uint64_t bytes, CUmem_advise what,
@@ -101,10 +134,16 @@ CUresult NoteAdvice(uint64_t address, uint64_t bytes, CUmem_advise what,
       change([](MemoryAdvice& one) { one.read_mostly = false; });
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-      change([&](MemoryAdvice& one) { one.preferred = location; });
+      change([&](MemoryAdvice& one) {
+        one.preferred = Kept(location);
+        one.preferred_number = NumberOf(one.preferred);
+      });
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-      change([](MemoryAdvice& one) { one.preferred = MemoryAdvice::kNowhere; });
+      change([](MemoryAdvice& one) {
+        one.preferred = MemoryAdvice::kNowhere;
+        one.preferred_number = CU_DEVICE_INVALID;
+      });
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
       change([&](MemoryAdvice& one) {
@@ -133,6 +172,8 @@ MemoryAdvice AdviceOf(uint64_t address, uint64_t bytes) {
     all.accessed_by &= one.accessed_by;
     if (!Same(all.preferred, one.preferred)) all.preferred = MemoryAdvice::kNowhere;
     if (!Same(all.prefetched, one.prefetched)) all.prefetched = MemoryAdvice::kNowhere;
+    if (all.preferred_number != one.preferred_number) all.preferred_number = CU_DEVICE_INVALID;
+    if (all.prefetched_number != one.prefetched_number) all.prefetched_number = CU_DEVICE_INVALID;
   }
   return all;
 }

@@ -17,6 +17,9 @@ CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* ad
 CUresult FreeManagedMemory(CUdeviceptr address);
 // Whether [address, address + bytes) lies in one allocation of managed memory.
 bool IsManagedMemory(uint64_t address, uint64_t bytes);
+// The number of bytes of the range that advice may be about, or 0. NVIDIA's driver allocates
+// managed memory in blocks. Advice may reach beyond the allocation, to the end of its last block.
+uint64_t AdvisableBytes(uint64_t address, uint64_t bytes);
 
 // The program's latest advice about a part of managed memory.
 struct MemoryAdvice {
@@ -26,10 +29,15 @@ struct MemoryAdvice {
   uint32_t accessed_by = 0;  // one bit for each device
   CUmemLocation preferred = kNowhere;
   CUmemLocation prefetched = kNowhere;
+  // The same as numbers: a device, CU_DEVICE_CPU for all locations of the host, CU_DEVICE_INVALID
+  // for none.
+  CUdevice preferred_number = CU_DEVICE_INVALID;
+  CUdevice prefetched_number = CU_DEVICE_INVALID;
 };
 
-// Record a prefetch or advice. The caller has checked that the range is managed memory and that the
-// location is valid. CUDA_ERROR_INVALID_VALUE: an unknown advice.
+// Record a prefetch or advice, for all pages that the range touches. The caller has checked that
+// the range is managed memory and that the location is valid. CUDA_ERROR_INVALID_VALUE: an unknown
+// advice.
 void NotePrefetch(uint64_t address, uint64_t bytes, const CUmemLocation& location);
 CUresult NoteAdvice(uint64_t address, uint64_t bytes, CUmem_advise advice,
                     const CUmemLocation& location);

@@ -19,10 +19,16 @@ const Allocation* PointerMap::Holding(uint64_t address) const {
                                                                               : nullptr;
 }
 
+void PointerMap::Insert(Allocation& allocation) {
+  allocation.buffer_id = next_buffer_id_++;
+  // NVIDIA's driver sets the attribute by itself, except for memory that belongs to the host.
+  allocation.sync_memops = allocation.on_device() || allocation.kind == MemoryKind::kManaged;
+  by_address_[allocation.address] = allocation;
+}
+
 void PointerMap::Add(Allocation allocation) {
   const std::unique_lock lock(mutex_);
-  allocation.buffer_id = next_buffer_id_++;
-  by_address_[allocation.address] = allocation;
+  Insert(allocation);
 }
 
 bool PointerMap::AddUnlessOverlapping(Allocation allocation) {
@@ -31,8 +37,7 @@ bool PointerMap::AddUnlessOverlapping(Allocation allocation) {
   const auto next = by_address_.lower_bound(allocation.address);
   if (next != by_address_.end() && next->first - allocation.address < allocation.bytes)
     return false;
-  allocation.buffer_id = next_buffer_id_++;
-  by_address_[allocation.address] = allocation;
+  Insert(allocation);
   return true;
 }
 

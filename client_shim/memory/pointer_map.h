@@ -56,7 +56,7 @@ struct Allocation {
 // Any thread. Readers share a lock and allocate nothing.
 class PointerMap {
  public:
-  // Adds the allocation and gives it a buffer id.
+  // Adds the allocation and gives it a buffer id and its first `sync_memops`.
   void Add(Allocation allocation);
   // The same, but returns false if it overlaps an allocation of the same kind of address: if one
   // begins before `address + bytes` and ends after `address`.
@@ -89,6 +89,7 @@ class PointerMap {
 
  private:
   const Allocation* Holding(uint64_t address) const;
+  void Insert(Allocation& allocation);
 
   mutable std::shared_mutex mutex_;  // guards the rest
   std::map<uint64_t, Allocation> by_address_;

@@ -242,8 +242,12 @@ void PackParameters(const KernelInstance& kernel, void** params, const void* buf
 
 CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest& request,
                 const LaunchEvents* events, void** params, void** extra) {
+  // A launch into a stream of the program needs no current context.
+  const bool default_stream = stream_handle == nullptr || stream_handle == CU_STREAM_LEGACY ||
+                              stream_handle == CU_STREAM_PER_THREAD;
   Context* context;
   CUresult result = ContextForWork(&context);
+  if (!default_stream && result == CUDA_ERROR_INVALID_CONTEXT) result = CUDA_SUCCESS;
   if (result != CUDA_SUCCESS) [[unlikely]]
     return result;
   Kernel* kernel = FindFunction(function);

@@ -31,12 +31,11 @@ struct cuArrayDestroy {
   uint32_t reserved;
 };
 
-// `width` 0: the view's size is that of the resource.
 struct ResourceView {
   uint64_t width;
   uint64_t height;
   uint64_t depth;
-  uint32_t format;  // CUresourceViewFormat
+  uint32_t format;  // CUresourceViewFormat; 0: that of the array
   uint32_t first_level;
   uint32_t last_level;
   uint32_t first_layer;

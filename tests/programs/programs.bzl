@@ -53,6 +53,7 @@ PROGRAMS = [
     _program("device_printf", tags = ["printf"]),
     _program("device_queries"),
     _program("divergence_recursion"),
+    _program("driver_array_arguments", tags = ["driver_api", "sm90"]),
     _program("driver_array_copies", tags = ["driver_api"]),
     _program("driver_contexts", tags = ["driver_api"]),
     _program("driver_copies", tags = ["driver_api"]),

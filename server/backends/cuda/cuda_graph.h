@@ -64,6 +64,8 @@ class CudaGraph final : public Graph {
   // the graph wait for the events of its own group.
   absl::Status WaitForOtherGroup(CUstream stream) const;
   // Returns whether a launch waits for its client or for memory.
+  // Whether it has conditional nodes.
+  bool conditional() const { return home_ != nullptr; }
   bool waits() const { return waits_for_host_ || !memory_waits_.empty(); }
 
  private:

@@ -56,6 +56,12 @@ class CudaGroup {
   CudaContext& gpu;
   const CUcontext context;
   const bool urgent;  // whether its work stops that of the other group
+  // Graphs with conditional nodes run one after the other, whatever their streams: the driver (580)
+  // ends the context with CUDA_ERROR_LAUNCH_FAILED when many of them run at once.
+  struct ConditionalGraphs {
+    Mutex mutex;
+    CUevent last ABSL_GUARDED_BY(mutex) = nullptr;  // behind the last launch; null: there was none
+  } conditional_graphs;
   // Null, unless this is the ordinary group and other processes have groups on the GPU. Set before
   // other threads use the object.
   std::unique_ptr<OrdinarySlice> slice;

@@ -213,7 +213,22 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
     return context_.Check(space.memory_waits().Submit(state_->stream, graph.memory_waits(), launch),
                           "cuGraphLaunch");
   }
-  return Printing(graph.print(), [&] { return context_.Check(launch(), "cuGraphLaunch"); });
+  return Printing(graph.print(), [&] {
+    return context_.Check(graph.conditional() ? LaunchBehindOthers(launch) : launch(),
+                          "cuGraphLaunch");
+  });
+}
+
+CUresult CudaQueue::LaunchBehindOthers(absl::FunctionRef<CUresult()> launch) {
+  const DriverApi& api = context_.api;
+  CudaGroup::ConditionalGraphs& order = group_.conditional_graphs;
+  const MutexLock lock(&order.mutex);
+  CUresult result = order.last == nullptr
+                        ? api.cuEventCreate(&order.last, CU_EVENT_DISABLE_TIMING)
+                        : api.cuStreamWaitEvent(state_->stream, order.last, 0);
+  if (result == CUDA_SUCCESS) result = launch();
+  if (result == CUDA_SUCCESS) result = api.cuEventRecord(order.last, state_->stream);
+  return result;
 }
 
 absl::Status CudaQueue::UploadGraph(AddressSpace& space, Graph& graph) {

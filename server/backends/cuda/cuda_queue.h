@@ -82,6 +82,8 @@ class CudaQueue final : public Queue {
 
   absl::Status LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
                               absl::Span<const uint64_t> values);
+  // Calls `launch`, which launches a graph with conditional nodes.
+  CUresult LaunchBehindOthers(absl::FunctionRef<CUresult()> launch);
   // Calls `launch`. If `print` is not null, no other launch that prints runs meanwhile, and `print`
   // gets the text.
   absl::Status Printing(const std::function<void(std::string_view)>* print,

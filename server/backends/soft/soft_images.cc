@@ -107,8 +107,10 @@ absl::Status Narrow(const TextureView& view, ptx::Image* image) {
                                            ptx::TexelFormat::kU16, ptx::TexelFormat::kS16,
                                            ptx::TexelFormat::kU32, ptx::TexelFormat::kS32,
                                            ptx::TexelFormat::kF16, ptx::TexelFormat::kF32};
-  image->format = kFormats[(view.format - 1) / 3];
-  image->channels = 1u << (view.format - 1) % 3;
+  if (view.format != CU_RES_VIEW_FORMAT_NONE) {
+    image->format = kFormats[(view.format - 1) / 3];
+    image->channels = 1u << (view.format - 1) % 3;
+  }
   if (image->levels.size() > 1) {
     image->levels.erase(image->levels.begin() + view.last_level + 1, image->levels.end());
     image->levels.erase(image->levels.begin(), image->levels.begin() + view.first_level);

@@ -95,7 +95,8 @@ absl::Status ReadResource(Session& session, const wire::cuTexObjectCreate& args,
 }
 
 absl::Status ReadSampling(const wire::cuTexObjectCreate& args, TextureSampling* sampling) {
-  constexpr uint32_t kAddressModes = 4, kFilterModes = 2, kKnownFlags = 0x73;
+  // The driver takes also 8, which has no name in cuda.h.
+  constexpr uint32_t kAddressModes = 4, kFilterModes = 2, kKnownFlags = 0x7b;
   for (const uint32_t mode : args.address_modes)
     if (mode >= kAddressModes) return InvalidValue("an unknown address mode");
   if (args.filter_mode >= kFilterModes || args.mipmap_filter_mode >= kFilterModes ||
@@ -144,7 +145,8 @@ absl::Status ReadView(const wire::ResourceView& from, const TextureResource& res
   if (resource.array == nullptr) return InvalidValue("a view of a texture without an array");
   const ArrayDescription& array = resource.array->description();
   bool blocks = false;
-  if (ViewBytes(from.format, &blocks) != array.texel_bytes())
+  // Format 0 is that of the array.
+  if (from.format != 0 && ViewBytes(from.format, &blocks) != array.texel_bytes())
     return InvalidValue("a view whose texels differ in size from the array's");
   const uint64_t scale = blocks ? 4 : 1;
   const uint32_t levels = resource.kind == Kind::kMipmappedArray ? array.levels : 1;

@@ -75,9 +75,8 @@ absl::Status ResolveArray(Session& session, const wire::PitchedLocation& locatio
     return InvalidValue("a level that the array does not have");
   const ArrayExtent extent = LevelExtent(description, at.level);
   if (!Within(at.x, shape.width, extent.row_bytes) || !Within(at.y, shape.height, extent.rows) ||
-      !Within(at.z, shape.depth, extent.slices) || at.x % description.texel_bytes() != 0 ||
-      shape.width % description.texel_bytes() != 0) {
-    return InvalidValue("a box that is not inside the array, or not of whole texels");
+      !Within(at.z, shape.depth, extent.slices)) {
+    return InvalidValue("a box that is not inside the array");
   }
   // cuArrayDestroy destroys an array only when the session is idle, so the array outlives the copy.
   *place = {array.get(), at.level, at.x, at.y, at.z};

@@ -1,11 +1,14 @@
 // Makes many wrong calls of the driver and prints the results. driver_results.expected has the
-// results of driver 580 (CUDA 13.0) on an H200. The shim must print the same.
+// results of driver 580 (CUDA 13.0) on an H200; from Outputs() on, it has results that a sweep of
+// random calls recorded on an H100. The shim must print the same.
 #include <cuda.h>
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace {
 
@@ -322,6 +325,242 @@ void Copies2D() {
   RESULT(cuMemcpy2D(&copy));
 }
 
+// ---- recorded on an H100, with driver 580
+
+// What wrong calls leave in their outputs.
+void Outputs() {
+  CUdeviceptr address = 7;
+  size_t bytes = 7, pitch = 7;
+  void* pinned = host;
+  RESULT(cuMemAlloc(&address, 0));
+  printf("address %llu\n", address);
+  address = 7;
+  RESULT(cuMemAlloc(&address, SIZE_MAX));
+  printf("address %llu\n", address);
+  address = 7;
+  RESULT(cuMemAllocPitch(&address, &pitch, 64, 0, 16));
+  printf("address %llu pitch %zu\n", address, pitch);
+  address = pitch = 7;
+  RESULT(cuMemAllocPitch(&address, &pitch, 4, size_t{1} << 62, 8));
+  printf("address %llu pitch %zu\n", address, pitch);
+  address = pitch = 7;
+  RESULT(cuMemAllocPitch(&address, &pitch, size_t{1} << 62, 64, 4));
+  printf("address %llu pitch %zu\n", address, pitch);
+  RESULT(cuMemHostAlloc(&pinned, 4096, 64));
+  printf("pinned %d\n", pinned != nullptr);
+  pinned = host;
+  RESULT(cuMemAllocHost(&pinned, SIZE_MAX - 4095));
+  printf("pinned %d\n", pinned != nullptr);
+  address = 7;
+  RESULT(cuMemAllocManaged(&address, 64, 8));
+  printf("address %llu\n", address);
+  address = 7;
+  RESULT(cuMemAllocManaged(&address, SIZE_MAX, CU_MEM_ATTACH_HOST));
+  printf("address %llu\n", address);
+  address = 7;
+  RESULT(cuMemHostGetDevicePointer(&address, host, 0));
+  printf("address %llu\n", address);
+  address = bytes = 7;
+  RESULT(cuMemGetAddressRange(&address, &bytes, reinterpret_cast<CUdeviceptr>(host)));
+  printf("address %llu bytes %zu\n", address, bytes);
+}
+
+void HostFlags() {
+  unsigned int flags;
+  void* pinned;
+  RESULT(cuMemHostAlloc(&pinned, 1000, 0));
+  RESULT(cuMemHostGetFlags(&flags, pinned));
+  printf("flags %u\n", flags);
+  RESULT(cuMemFreeHost(pinned));
+  RESULT(cuMemHostAlloc(&pinned, 1000, CU_MEMHOSTALLOC_WRITECOMBINED | CU_MEMHOSTALLOC_DEVICEMAP));
+  RESULT(cuMemHostGetFlags(&flags, pinned));
+  printf("flags %u\n", flags);
+  RESULT(cuMemFreeHost(pinned));
+  char* range = static_cast<char*>(
+      mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  const auto range_address = reinterpret_cast<CUdeviceptr>(range);
+  RESULT(cuMemHostRegister(range, 4096, CU_MEMHOSTREGISTER_IOMEMORY));
+  RESULT(cuMemHostRegister(range, 4096, CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_PORTABLE));
+  RESULT(cuMemHostRegister(range + 100, 5000,
+                           CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_PORTABLE));
+  RESULT(cuMemHostGetFlags(&flags, range + 100));
+  printf("flags %u\n", flags);
+  CUdeviceptr base;
+  size_t bytes;
+  RESULT(cuMemGetAddressRange(&base, &bytes, range_address + 200));
+  printf("base %d bytes %zu\n", base == range_address + 100, bytes);
+  RESULT(cuMemHostUnregister(range + 100));
+}
+
+void Pointers() {
+  CUdeviceptr managed, mapped, address = 7;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  CUmemGenericAllocationHandle handle;
+  const CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  RESULT(cuMemCreate(&handle, 2 << 20, &properties, 0));
+  RESULT(cuMemAddressReserve(&mapped, 2 << 20, 0, 0, 0));
+  RESULT(cuMemMap(mapped, 2 << 20, 0, handle, 0));
+  RESULT(cuMemSetAccess(mapped, 2 << 20, &access, 1));
+  RESULT(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
+  void* pinned;
+  RESULT(cuMemAllocHost(&pinned, 1000));
+  const auto pinned_address = reinterpret_cast<CUdeviceptr>(pinned);
+
+  RESULT(cuMemHostGetDevicePointer(&address, reinterpret_cast<void*>(mapped + 4096), 0));
+  printf("mapping %d\n", address == mapped);
+  RESULT(cuMemHostGetDevicePointer(&address, reinterpret_cast<void*>(managed), 0));
+  printf("address %llu\n", address);
+  for (const CUdeviceptr pointer : {first, managed, mapped, pinned_address}) {
+    unsigned int sync = 7;
+    RESULT(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+    printf("sync %u\n", sync);
+    sync = 0;
+    RESULT(cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+    RESULT(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+    printf("sync %u\n", sync);
+    RESULT(cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer));
+  }
+  unsigned long long tokens[2] = {7, 7};
+  RESULT(cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, pinned_address));
+  printf("token %llu\n", tokens[0]);
+
+  // Values before the wrong attribute are written, and no value after it.
+  CUcontext context = nullptr;
+  unsigned int type = 7, ordinal = 7;
+  CUpointer_attribute attributes[] = {
+      CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+      static_cast<CUpointer_attribute>(23), CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  void* data[] = {&context, &type, tokens, &ordinal};
+  RESULT(cuPointerGetAttributes(4, attributes, data, first));
+  printf("primary %d type %u ordinal %u\n", context == primary, type, ordinal);
+  RESULT(cuMemFree(managed));
+  RESULT(cuMemFreeHost(pinned));
+}
+
+void Advice() {
+  constexpr size_t kBytes = 256 << 10;
+  CUstream stream;
+  CUdeviceptr managed, pooled;
+  RESULT(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  RESULT(cuMemAllocManaged(&managed, kBytes, CU_MEM_ATTACH_GLOBAL));
+  RESULT(cuMemAllocAsync(&pooled, 65536, stream));
+  const auto advise = [&](CUdeviceptr address, size_t bytes, int advice, int type, int id) {
+    return cuMemAdvise(address, bytes, static_cast<CUmem_advise>(advice),
+                       {static_cast<CUmemLocationType>(type), id});
+  };
+  const auto prefetch = [&](CUdeviceptr address, size_t bytes, int type, int id) {
+    return cuMemPrefetchAsync(address, bytes, {static_cast<CUmemLocationType>(type), id}, 0,
+                              stream);
+  };
+  const auto ask = [&](int attribute, CUdeviceptr address, size_t bytes) {
+    int value = 7;
+    const CUresult result = cuMemRangeGetAttribute(
+        &value, sizeof value, static_cast<CUmem_range_attribute>(attribute), address, bytes);
+    printf("value %d ", value);
+    return result;
+  };
+  // Types of locations that do not exist, locations of the host, devices that do not exist.
+  RESULT(advise(managed, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 100, 0));
+  RESULT(advise(managed, 100, CU_MEM_ADVISE_SET_READ_MOSTLY, 5, 0));
+  RESULT(advise(managed, 4096, CU_MEM_ADVISE_UNSET_READ_MOSTLY, 5, 0));
+  RESULT(advise(managed, 4096, CU_MEM_ADVISE_SET_ACCESSED_BY, 3, 0));
+  RESULT(advise(managed, 4096, CU_MEM_ADVISE_UNSET_ACCESSED_BY, 3, 0));
+  RESULT(advise(managed, 4096, CU_MEM_ADVISE_SET_ACCESSED_BY, 2, 0));
+  RESULT(advise(managed, 4096, CU_MEM_ADVISE_SET_ACCESSED_BY, 1, 64));
+  RESULT(prefetch(managed, 4096, 1, -1));
+  // Memory of a pool.
+  RESULT(advise(pooled, 65536, CU_MEM_ADVISE_SET_READ_MOSTLY, 3, -1));
+  RESULT(advise(first, 1000, CU_MEM_ADVISE_SET_ACCESSED_BY, 1, 0));
+  // Beyond the allocation. Nothing remembers the node of the calling thread.
+  RESULT(advise(managed + 4096, 1 << 20, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 4, 0));
+  RESULT(ask(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID, managed + 65536, 131072));
+  RESULT(ask(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, managed + 4096, 1 << 20));
+  // Whole pages.
+  RESULT(advise(managed + 1, 131072, CU_MEM_ADVISE_SET_READ_MOSTLY, 1, 0));
+  RESULT(ask(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, managed + 4096, 131072));
+  RESULT(prefetch(managed, 131072, 2, 0));
+  RESULT(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID, managed, 100));
+  RESULT(prefetch(managed, 4096, 3, 0));
+  RESULT(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, managed + 1, 1));
+  RESULT(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, managed, 131072));
+  RESULT(prefetch(managed + 65536, 131072, 4, 1000));
+  RESULT(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, managed + 65536, 131072));
+  RESULT(cuMemFreeAsync(pooled, stream));
+  RESULT(cuStreamSynchronize(stream));
+  RESULT(cuMemFree(managed));
+  RESULT(cuStreamDestroy(stream));
+}
+
+void ContextValues() {
+  unsigned int flags;
+  CUcontext made, popped;
+  RESULT(cuCtxCreate(&made, nullptr, 0, device));
+  RESULT(cuCtxGetFlags(&flags));
+  printf("flags %u\n", flags);
+  RESULT(cuCtxPopCurrent(&popped));
+  RESULT(cuCtxDestroy(made));
+  RESULT(cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_YIELD | CU_CTX_MAP_HOST));
+  RESULT(cuDevicePrimaryCtxSetFlags(device, CU_CTX_LMEM_RESIZE_TO_MAX));
+  RESULT(cuDevicePrimaryCtxSetFlags(device, 0));
+  const auto affinity = [](int type) {
+    CUexecAffinityParam parameter{};
+    parameter.type = static_cast<CUexecAffinityType>(7);
+    const CUresult result = cuCtxGetExecAffinity(&parameter, static_cast<CUexecAffinityType>(type));
+    int sms = 0;
+    cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    printf("type %d all %d ", static_cast<int>(parameter.type),
+           parameter.param.smCount.val == static_cast<unsigned int>(sms));
+    return result;
+  };
+  RESULT(affinity(0));
+  RESULT(affinity(1));
+  RESULT(affinity(-1));
+  size_t limit;
+  RESULT(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 0));
+  RESULT(cuCtxGetLimit(&limit, CU_LIMIT_PRINTF_FIFO_SIZE));
+  printf("limit %zu\n", limit);
+  RESULT(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 512));
+  RESULT(cuCtxGetLimit(&limit, CU_LIMIT_MALLOC_HEAP_SIZE));
+  printf("limit %zu\n", limit);
+  RESULT(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 15));
+  RESULT(cuCtxGetLimit(&limit, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT));
+  printf("limit %zu\n", limit);
+}
+
+void WithoutContext() {
+  CUstream stream;
+  void* pinned;
+  RESULT(cuStreamCreate(&stream, 0));
+  RESULT(cuMemAllocHost(&pinned, 1000));
+  RESULT(cuCtxSetCurrent(nullptr));
+  CUdeviceptr address = 7;
+  size_t free = 7, bytes = 7;
+  unsigned int flags = 7;
+  RESULT(cuMemGetInfo(&free, &bytes));
+  printf("bytes %zu\n", bytes);
+  RESULT(cuMemAlloc(&address, 4096));
+  printf("address %llu\n", address);
+  address = 7;
+  RESULT(cuMemAllocAsync(&address, 64, nullptr));
+  printf("address %llu\n", address);
+  RESULT(cuMemHostGetFlags(&flags, pinned));
+  printf("flags %u\n", flags);
+  address = 7;
+  RESULT(cuMemHostGetDevicePointer(&address, pinned, 0));
+  printf("address %llu\n", address);
+  address = bytes = 7;
+  RESULT(cuMemGetAddressRange(&address, &bytes, first));
+  printf("address %llu bytes %zu\n", address, bytes);
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, nullptr, nullptr));
+  RESULT(cuStreamSynchronize(stream));
+  RESULT(cuCtxSetCurrent(primary));
+  RESULT(cuMemFreeHost(pinned));
+}
+
 }  // namespace
 
 int main() {
@@ -335,4 +574,10 @@ int main() {
   Settings();
   Pools();
   Copies2D();
+  Outputs();
+  HostFlags();
+  Pointers();
+  Advice();
+  ContextValues();
+  WithoutContext();
 }

@@ -31,6 +31,24 @@ TEST_CASE("Every address inside an allocation leads to it, and none outside") {
   CHECK_FALSE(map.Find(0x1110, &found));
 }
 
+TEST_CASE("Memory synchronises by itself unless it belongs to the host") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0x100, MemoryKind::kDevice));
+  map.Add(Make(0x2000, 0x100, MemoryKind::kVirtual));
+  map.Add(Make(0x3000, 0x100, MemoryKind::kManaged));
+  map.Add(Make(0x4000, 0x100, MemoryKind::kPinned));
+  map.AddUnlessOverlapping(Make(0x5000, 0x100, MemoryKind::kRegistered));
+  Allocation found;
+  for (const uint64_t address : {0x1000, 0x2000, 0x3000}) {
+    REQUIRE(map.Find(address, &found));
+    CHECK(found.sync_memops);
+  }
+  for (const uint64_t address : {0x4000, 0x5000}) {
+    REQUIRE(map.Find(address, &found));
+    CHECK_FALSE(found.sync_memops);
+  }
+}
+
 TEST_CASE("An allocation is removed only by its first address and its own kind") {
   PointerMap map;
   map.Add(Make(0x1000, 0x100, MemoryKind::kDevice));
