@@ -31,6 +31,23 @@ bool Give(const EngineUser& user, const std::string& path) {
 
 }  // namespace
 
+absl::Status LetsUsersThrough(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(directory, error);
+  if (error) return Failed(absl::StrCat("cannot find ", directory), error.value());
+  for (;; path = path.parent_path()) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0)
+      return Failed(absl::StrCat("cannot look at ", path.string()), errno);
+    if ((status.st_mode & S_IXOTH) == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "engine_users needs a runtime directory that all users can reach: chmod o+x ",
+          path.string()));
+    }
+    if (path == path.root_path()) return absl::OkStatus();
+  }
+}
+
 absl::Status EngineUsers::Check(const std::string& directory) {
   for (const int capability : {CAP_SETUID, CAP_SETGID, CAP_CHOWN, CAP_KILL}) {
     if (geteuid() != 0 || prctl(PR_CAPBSET_READ, capability) != 1) {
@@ -40,6 +57,7 @@ absl::Status EngineUsers::Check(const std::string& directory) {
           "and KILL");
     }
   }
+  DETSHARE_RETURN_IF_ERROR(LetsUsersThrough(directory));
   const std::string probe = directory + "/.access_list";
   const int fd = open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return Failed(absl::StrCat("cannot create ", probe), errno);

@@ -40,6 +40,9 @@ class EngineUsers {
   uint32_t next_ = 0;
 };
 
+// Returns whether the directory, and those on the way to it, let all users through;
+// FailedPrecondition with the first one that does not.
+absl::Status LetsUsersThrough(const std::string& directory);
 // Makes the directory `path` for an engine, with mode 0711; its parents exist.
 absl::Status MakeDirectoryFor(const EngineUser& user, const std::string& path);
 // Makes the directory unless it exists, and gives it with all files in it to the engine. Follows no

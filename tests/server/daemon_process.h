@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -55,6 +56,8 @@ class DaemonProcess {
                "--pinned-window-bytes",
                std::to_string(windows.pinned_bytes)};
     command.insert(command.end(), more.begin(), more.end());
+    // Other users can reach the socket, and engines that run as other users their files.
+    chmod(directory.path.c_str(), 0755);
     Start();
   }
   ~DaemonProcess() { Kill(); }

@@ -26,10 +26,7 @@ struct SupervisedDaemon : DaemonProcess {
       : DaemonProcess([&] {
           more.insert(more.end(), {"--isolation", isolation});
           return more;
-        }()) {
-    // Other users can reach the socket.
-    chmod(directory.path.c_str(), 0755);
-  }
+        }()) {}
   ~SupervisedDaemon() {
     Kill();
     // Engines would go on for a while.

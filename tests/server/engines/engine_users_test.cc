@@ -51,6 +51,20 @@ TEST_CASE("A directory for an engine is new, and the engine's") {
   CHECK_FALSE(MakeDirectoryFor(kUser, path).ok());
 }
 
+TEST_CASE("A runtime directory that other users cannot reach is refused by name") {
+  TestDirectory directory;
+  const std::string inner = directory.path + "/run";
+  REQUIRE(fs::create_directory(inner));
+  chmod(directory.path.c_str(), 0711);
+  chmod(inner.c_str(), 0755);
+  CHECK(LetsUsersThrough(inner).ok());
+  chmod(directory.path.c_str(), 0700);
+  const absl::Status refused = LetsUsersThrough(inner);
+  CHECK(absl::IsFailedPrecondition(refused));
+  CHECK(refused.message().find("chmod o+x " + directory.path) != std::string::npos);
+  CHECK_FALSE(LetsUsersThrough(directory.path + "/missing").ok());
+}
+
 TEST_CASE("A tree is given with its files, but not what lies elsewhere") {
   if (!IsRoot()) return;
   TestDirectory directory;
