@@ -84,6 +84,7 @@ PROGRAMS = [
     _program("graph_capture_cases", flags = ["-rdc=true"], tags = ["driver_api", "linker"]),
     _program("graph_capture_errors"),
     _program("graph_conditional", flags = ["-rdc=true"], tags = ["linker"]),
+    _program("graph_conditional_threads", flags = ["-rdc=true"], tags = ["beyond_native", "linker"]),
     _program("graph_cooperative", flags = _CPP17),
     _program("graph_generic", tags = ["driver_api"]),
     _program("graph_host", tags = ["driver_api"]),
