@@ -63,6 +63,13 @@ void Parking::Add(const std::shared_ptr<Lane>& lane, Item item) {
   Pump();
 }
 
+Parking::Item Parking::Take(Lane& lane) {
+  Item item = std::move(lane.items.front());
+  lane.items.pop_front();
+  bytes_ -= item.bytes;
+  return item;
+}
+
 void Parking::Run(Lane& lane, Item item) {
   absl::Status status;
   if (item.fence != nullptr) {
@@ -76,9 +83,7 @@ void Parking::Run(Lane& lane, Item item) {
 
 void Parking::SubmitUntil(Lane& lane, const Point* point) {
   while (!lane.items.empty() && (point == nullptr || !point->submitted)) {
-    Item item = std::move(lane.items.front());
-    lane.items.pop_front();
-    bytes_ -= item.bytes;
+    Item item = Take(lane);
     // The point was recorded before the wait for it, so this comes to an end.
     if (item.point != nullptr && !item.point->submitted)
       SubmitUntil(*item.point->lane, item.point.get());
@@ -110,10 +115,7 @@ bool Parking::PumpOnce() {
         break;
       }
       if (first.point != nullptr && !first.point->submitted) break;
-      Item item = std::move(first);
-      lane->items.pop_front();
-      bytes_ -= item.bytes;
-      Run(*lane, std::move(item));
+      Run(*lane, Take(*lane));
       progress = true;
     }
   }

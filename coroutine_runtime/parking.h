@@ -99,6 +99,8 @@ class Parking {
   bool PumpOnce();
   // Passes the lane's work on, up to the point if there is one, whatever it waits for.
   void SubmitUntil(Lane& lane, const Point* point);
+  // Removes the first item, which there is, from the lane.
+  Item Take(Lane& lane);
   void Run(Lane& lane, Item item);
   // Records the marker on the lane's queue, and lets the queues wait for it that wait for the point.
   absl::Status RecordNow(Lane& lane, Point& point);

@@ -7,47 +7,16 @@
 //                                 another one overwrites the range
 //
 // `scan` prints the error of a kernel that cannot read or write there, and has exit code 0 then, too.
-#include <cuda.h>
-#include <cuda_runtime.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/gpu/memory/pattern.h"
+
 namespace {
 
-constexpr uint32_t kPattern = 0xDE7A5EED;
 constexpr size_t kDeviceBytes = 32 << 20, kPinnedBytes = 4 << 20;
-
-void Check(cudaError_t result, const char* call) {
-  if (result == cudaSuccess) return;
-  std::printf("%s: %s\n", call, cudaGetErrorName(result));
-  std::exit(1);
-}
-
-__global__ void Fill(uint32_t* words, size_t count, uint32_t value) {
-  const size_t stride = size_t{gridDim.x} * blockDim.x;
-  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride)
-    words[i] = value;
-}
-
-__global__ void Count(const uint32_t* words, size_t count, unsigned long long* found) {
-  const size_t stride = size_t{gridDim.x} * blockDim.x;
-  unsigned long long mine = 0;
-  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride)
-    mine += words[i] == kPattern;
-  if (mine != 0) atomicAdd(found, mine);
-}
-
-unsigned long long Found(const uint32_t* words, size_t bytes, cudaError_t* error) {
-  unsigned long long *counter = nullptr, found = 0;
-  Check(cudaMalloc(&counter, sizeof(*counter)), "cudaMalloc");
-  Check(cudaMemset(counter, 0, sizeof(*counter)), "cudaMemset");
-  Count<<<64, 256>>>(words, bytes / sizeof(uint32_t), counter);
-  *error = cudaMemcpy(&found, counter, sizeof(found), cudaMemcpyDeviceToHost);
-  return found;
-}
 
 int Hold() {
   uint32_t *device = nullptr, *pinned = nullptr;
@@ -62,9 +31,11 @@ int Hold() {
   while (std::getchar() != EOF) {
   }
   cudaError_t error = cudaSuccess;
-  const unsigned long long in_device = Found(device, kDeviceBytes, &error);
+  const unsigned long long in_device =
+      CountPattern(device, kDeviceBytes / sizeof(uint32_t), &error);
   Check(error, "the kernel that checks device memory");
-  const unsigned long long in_pinned = Found(pinned, kPinnedBytes, &error);
+  const unsigned long long in_pinned =
+      CountPattern(pinned, kPinnedBytes / sizeof(uint32_t), &error);
   Check(error, "the kernel that checks pinned memory");
   const bool same =
       in_device * sizeof(uint32_t) == kDeviceBytes && in_pinned * sizeof(uint32_t) == kPinnedBytes;
@@ -76,7 +47,7 @@ int Scan(const char* address, const char* bytes) {
   auto* const words = reinterpret_cast<uint32_t*>(std::strtoull(address, nullptr, 16));
   const size_t size = std::strtoull(bytes, nullptr, 10);
   cudaError_t error = cudaSuccess;
-  const unsigned long long found = Found(words, size, &error);
+  const unsigned long long found = CountPattern(words, size / sizeof(uint32_t), &error);
   if (error != cudaSuccess) {
     std::printf("not readable: %s\n", cudaGetErrorName(error));
     return 0;

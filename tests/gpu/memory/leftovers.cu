@@ -6,9 +6,6 @@
 // Kinds: allocations, pools, physical memory of cuMemCreate, arrays, variables of code, pinned and
 // managed memory. For each kind of device memory the program takes one or two tenths of the free
 // memory.
-#include <cuda.h>
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -16,57 +13,29 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/gpu/memory/pattern.h"
+
 namespace {
 
-constexpr uint32_t kPattern = 0xDE7A5EED;
 constexpr size_t kPinnedBytes = 4 << 20;
 constexpr int kVariableWords = 1 << 18;
 
 __device__ uint32_t g_variable[kVariableWords];
 
-void Check(cudaError_t result, const char* call) {
-  if (result == cudaSuccess) return;
-  std::printf("%s: %s\n", call, cudaGetErrorName(result));
-  std::exit(1);
-}
-
-void Check(CUresult result, const char* call) {
-  if (result == CUDA_SUCCESS) return;
-  std::printf("%s: %d\n", call, static_cast<int>(result));
-  std::exit(1);
-}
-
-__global__ void Fill(uint32_t* words, size_t count) {
-  const size_t stride = size_t{gridDim.x} * blockDim.x;
-  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride)
-    words[i] = kPattern;
-}
-
-__global__ void Count(const uint32_t* words, size_t count, unsigned long long* found) {
-  const size_t stride = size_t{gridDim.x} * blockDim.x;
-  unsigned long long mine = 0;
-  for (size_t i = size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride)
-    mine += words[i] == kPattern;
-  if (mine != 0) atomicAdd(found, mine);
-}
-
 bool g_writes = false;
 unsigned long long g_found_in_all = 0;
 
 unsigned long long Found(const char* kind, const uint32_t* words, size_t count) {
-  unsigned long long *counter = nullptr, found = 0;
-  Check(cudaMalloc(&counter, sizeof(*counter)), "cudaMalloc");
-  Check(cudaMemset(counter, 0, sizeof(*counter)), "cudaMemset");
-  Count<<<64, 256>>>(words, count, counter);
-  Check(cudaMemcpy(&found, counter, sizeof(found), cudaMemcpyDeviceToHost), kind);
-  Check(cudaFree(counter), "cudaFree");
+  cudaError_t error = cudaSuccess;
+  const unsigned long long found = CountPattern(words, count, &error);
+  Check(error, kind);
   return found;
 }
 
 void Visit(const char* kind, uint32_t* words, size_t bytes) {
   const size_t count = bytes / sizeof(uint32_t);
   if (g_writes) {
-    Fill<<<64, 256>>>(words, count);
+    Fill<<<64, 256>>>(words, count, kPattern);
     Check(cudaDeviceSynchronize(), kind);
     return;
   }
@@ -74,7 +43,7 @@ void Visit(const char* kind, uint32_t* words, size_t bytes) {
   std::printf("%s: %llu words of another program\n", kind, found);
   g_found_in_all += found;
   // A reader that found nothing must show that it can find the pattern.
-  Fill<<<64, 256>>>(words, count);
+  Fill<<<64, 256>>>(words, count, kPattern);
   if (Found(kind, words, count) != count) {
     std::printf("%s: does not see its own words\n", kind);
     std::exit(1);
