@@ -9,8 +9,14 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "coroutine_runtime/device.h"
 
 namespace detshare {
@@ -39,10 +45,25 @@ struct TensorMapRequest {
   uint32_t wide_mode = 0;                                  // kIm2colWide
 };
 
+// A driver may write a part of the map before it refuses a request. The error carries that part.
+inline constexpr char kPartialTensorMapUrl[] = "detshare/partial_tensor_map";
+inline void SetPartialTensorMap(const TensorMap& map, absl::Status* error) {
+  error->SetPayload(kPartialTensorMapUrl, absl::Cord(absl::string_view(
+                                              reinterpret_cast<const char*>(&map), sizeof(map))));
+}
+// Returns false if the driver wrote nothing.
+inline bool GetPartialTensorMap(const absl::Status& error, TensorMap* map) {
+  const absl::optional<absl::Cord> payload = error.GetPayload(kPartialTensorMapUrl);
+  if (!payload.has_value() || payload->size() != sizeof(*map)) return false;
+  std::memcpy(map, std::string(*payload).data(), sizeof(*map));
+  return true;
+}
+
 class TensorMapEncoder {
  public:
   virtual ~TensorMapEncoder() = default;
-  // CUDA_ERROR_INVALID_VALUE if the device cannot describe the request.
+  // CUDA_ERROR_INVALID_VALUE if the device cannot describe the request. The error may have a
+  // partial map.
   virtual absl::StatusOr<TensorMap> Encode(const TensorMapRequest& request) = 0;
   // Returns the same map for a tensor at another address. `map` may contain arbitrary bytes.
   virtual absl::StatusOr<TensorMap> ReplaceAddress(const TensorMap& map, DeviceAddress address) = 0;

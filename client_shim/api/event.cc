@@ -62,6 +62,8 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
       end->point.load(std::memory_order_acquire) == 0) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  // The driver looks at the events first.
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (Event* event : {start, end}) {
     if (event->capture.load(std::memory_order_relaxed) != 0) return RefuseCapturedEvent(*event);
   }

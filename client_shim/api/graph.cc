@@ -93,6 +93,7 @@ CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode,
   const GraphNode* original = FindNode(hOriginalNode);
   const Graph* clone = FindGraph(hClonedGraph);
   if (original == nullptr || clone == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *phNode = nullptr;
   for (const auto& node : clone->nodes) {
     if (node->original != original->handle) continue;
     *phNode = HandleOf(*node);
@@ -237,8 +238,8 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from,
 CUresult cuGraphDestroyNode(CUgraphNode hNode) {
   const std::lock_guard lock(GraphMutex());
   GraphNode* node = FindNode(hNode);
-  if (node == nullptr || HasMemoryNodesHere(*node->graph) || node->graph->captures != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (node == nullptr || node->graph->captures != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (HasMemoryNodesHere(*node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
   RemoveNode(*node);
   return CUDA_SUCCESS;
 }
@@ -306,7 +307,9 @@ CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned i
   UserObject* found = FindUserObject(object);
   if (owner == nullptr || found == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   const auto held = owner->references.find(found);
-  if (held == owner->references.end() || held->second < count) return CUDA_ERROR_INVALID_VALUE;
+  // As natively: a graph without references to the object has nothing to release.
+  if (held == owner->references.end()) return CUDA_SUCCESS;
+  if (held->second < count) return CUDA_ERROR_INVALID_VALUE;
   held->second -= count;
   if (held->second == 0) owner->references.erase(held);
   ReleaseUserObject(*found, count);

@@ -41,7 +41,12 @@ bool ReadHandle(uint64_t magic, const Handle& handle, wire::IpcToken* token) {
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   const Event* found = FindEvent(event);
-  if (found == nullptr || !found->interprocess()) return CUDA_ERROR_INVALID_HANDLE;
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!found->interprocess()) {
+    // NVIDIA's driver writes the handle nevertheless.
+    memset(pHandle, 0, sizeof(*pHandle));
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   wire::cuIpcGetEventHandle_Reply reply{};
   const CUresult result = session().Call(Op::cuIpcGetEventHandle, found->device, found->context_id,
                                          wire::cuIpcGetEventHandle{found->id, 0}, &reply);

@@ -1,6 +1,7 @@
 // Launches and host functions.
 #include "client_shim/work/launch.h"
 
+#include "client_shim/objects/current_context.h"
 #include "client_shim/work/graph/capture.h"
 #include "client_shim/work/graph/capture_work.h"
 #include "client_shim/work/host_functions.h"
@@ -38,8 +39,13 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   request.block[2] = config->blockDimZ;
   request.shared_bytes = config->sharedMemBytes;
   const CUresult result = ParseAttributes(*config, &request, &events);
-  return result != CUDA_SUCCESS ? result
-                                : Launch(f, config->hStream, request, &events, kernelParams, extra);
+  if (result == CUDA_SUCCESS) [[likely]]
+    return Launch(f, config->hStream, request, &events, kernelParams, extra);
+  // Wrong dimensions come before wrong attributes.
+  Context* context;
+  const bool possible =
+      CurrentContext(&context) != CUDA_SUCCESS || DimensionsAllowed(context->device, request);
+  return possible ? result : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,

@@ -141,15 +141,16 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   Library* found = FindLibrary(library);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (dptr == nullptr && bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (*name == '\0' || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   Context* context;
   if (const CUresult result = ContextForWork(&context); result != CUDA_SUCCESS) return result;
   Global global;
   const CUresult result = GetGlobal(*found, *context, name, &global);
-  // After an error the results are zero, as natively.
+  // After an error the results stay as they were, unlike those of cuModuleGetGlobal.
+  if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = global.address;
   if (bytes != nullptr) *bytes = global.bytes;
-  return result;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
@@ -159,9 +160,10 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
   if (*name == '\0' || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   Global variable;
   const CUresult result = GetManaged(*found, name, &variable);
+  if (result != CUDA_SUCCESS) return result;
   if (dptr != nullptr) *dptr = variable.address;
   if (bytes != nullptr) *bytes = variable.bytes;
-  return result;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
@@ -219,6 +221,7 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
   Kernel* kernel;
   const CUresult result = GetKernel(*found, name, &kernel);
   if (result == CUDA_SUCCESS) *hfunc = FunctionHandle(*kernel);
+  if (result == CUDA_ERROR_NOT_FOUND) *hfunc = nullptr;
   return result;
 }
 

@@ -69,6 +69,9 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   if (const CUresult result = parsed.Parse(numOptions, options, optionValues);
       result != CUDA_SUCCESS)
     return result;
+  // A linker has no binary to fall back to.
+  for (unsigned int i = 0; i < numOptions; ++i)
+    if (options[i] == CU_JIT_FALLBACK_STRATEGY) return CUDA_ERROR_INVALID_VALUE;
   uint32_t index;
   LinkState* state = links().Reserve(&index);
   if (state == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

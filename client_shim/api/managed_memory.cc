@@ -242,7 +242,8 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
   }
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
     return CUDA_ERROR_INVALID_VALUE;
-  if (flags == CU_MEM_ATTACH_SINGLE && stream->legacy) return CUDA_ERROR_INVALID_VALUE;
+  // The driver refuses the null handle, but not the legacy stream by its own name.
+  if (flags == CU_MEM_ATTACH_SINGLE && hStream == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 

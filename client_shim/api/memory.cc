@@ -127,6 +127,9 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
   if (pbase == nullptr && psize == nullptr) return CUDA_SUCCESS;
   Allocation allocation;
   if (!pointers().Find(dptr, &allocation)) return CUDA_ERROR_NOT_FOUND;
+  // Mapped memory has no range for a device that may not access it.
+  if (allocation.kind == MemoryKind::kVirtual && allocation.AccessOf(context->device) == 0)
+    return CUDA_ERROR_NOT_FOUND;
   // Registered memory has two addresses. The range is the one that `dptr` lies in.
   if (pbase != nullptr) *pbase = allocation.address;
   if (psize != nullptr) *psize = allocation.bytes;

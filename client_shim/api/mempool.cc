@@ -15,9 +15,12 @@ namespace {
 
 // The device of a location, for calls that name pools by location.
 CUresult DeviceOf(const CUmemLocation* location, CUmemAllocationType type, uint16_t* device) {
-  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_MEM_ALLOCATION_TYPE_MANAGED) return CUDA_ERROR_NOT_SUPPORTED;
+  if (type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!session().HasDevice(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  // cuDeviceGetMemPool says CUDA_ERROR_INVALID_DEVICE.
+  if (!session().HasDevice(location->id)) return CUDA_ERROR_INVALID_VALUE;
   *device = static_cast<uint16_t>(location->id);
   return CUDA_SUCCESS;
 }
@@ -191,7 +194,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   MemoryPool* found = FindPool(pool);
   if (found == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
     if (!session().HasDevice(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
     if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
         map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
@@ -219,9 +222,15 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
                             CUmemLocation* location) {
   MemoryPool* found = FindPool(memPool);
-  if (found == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+  if (found == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // The host has no access to device memory. Its number is not looked at.
+  if (location->type == CU_MEM_LOCATION_TYPE_HOST ||
+      location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+  }
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !session().HasDevice(location->id))
     return CUDA_ERROR_INVALID_VALUE;
-  if (!session().HasDevice(location->id)) return CUDA_ERROR_INVALID_DEVICE;
   *flags = static_cast<CUmemAccess_flags>(
       found->access.load(std::memory_order_relaxed) >> (2 * location->id) & 3);
   return CUDA_SUCCESS;
@@ -230,10 +239,10 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
     return CUDA_ERROR_INVALID_VALUE;
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-      poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
+  // Handles of Windows are an invalid value on Linux.
+  constexpr int kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+  if ((poolProps->handleTypes & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((poolProps->handleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   uint16_t device;
   const CUresult result = DeviceOf(&poolProps->location, poolProps->allocType, &device);
   return result != CUDA_SUCCESS ? result : CreatePool(device, *poolProps, pool);

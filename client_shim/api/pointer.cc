@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "client_shim/memory/pointer_map.h"
+#include "client_shim/memory/virtual_memory.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
@@ -58,9 +59,13 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Write<int32_t>(data, allocation.device);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return Write<uint64_t>(data, allocation.address);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return Write<uint64_t>(data, allocation.bytes);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: {
+      uint64_t start = allocation.address, bytes = allocation.bytes;
+      // The range of mapped memory is the reserved one, with all its mappings.
+      if (mapped) FindReservation(pointer, &start, &bytes);
+      return Write<uint64_t>(data,
+                             attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ? start : bytes);
+    }
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Write<uint32_t>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

@@ -73,7 +73,10 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
   if (result != CUDA_SUCCESS) return result;
   wire::ShareToken token;
   memcpy(&token, identity.data(), sizeof(token));
-  return MakeShareDescriptor(ShareKind::kMemoryPool, token, static_cast<int*>(handle_out));
+  const CUresult made =
+      MakeShareDescriptor(ShareKind::kMemoryPool, token, static_cast<int*>(handle_out));
+  if (made == CUDA_SUCCESS) found->exported.store(true, std::memory_order_release);
+  return made;
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle,
@@ -103,7 +106,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
     return CUDA_ERROR_INVALID_VALUE;
   }
   MemoryPool* pool = memory_pools().Find(HandleKind::kMemoryPool, allocation.pool);
-  if (pool == nullptr || !Exportable(*pool)) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr || !Exportable(*pool) || !pool->exported.load(std::memory_order_acquire))
+    return CUDA_ERROR_INVALID_VALUE;
   ExportedPointer exported{};
   memcpy(exported.magic, kMagic, sizeof(kMagic));
   CUresult result = IdentityOf(*pool, &exported.pool);

@@ -1,8 +1,12 @@
 // Tensor maps. The daemon encodes them, once for the same arguments.
+//
+// cuda.h documents an alignment of 64 bytes, but the driver has none: it accepts multiples of 8
+// (seen with driver 580; smaller ones were not tried).
 #include "proto/wire/tensor_map.h"
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "client_shim/memory/tensor_map_cache.h"
 #include "client_shim/objects/current_context.h"
@@ -17,10 +21,18 @@ TensorMapCache& cache() {
   return *maps;
 }
 
-// cuda.h documents 64 bytes. The type has had an alignment of 128 only since CUDA 13.
-bool Aligned(const CUtensorMap* map) {
-  constexpr uintptr_t kAlignment = 64;
-  return reinterpret_cast<uintptr_t>(map) % kAlignment == 0;
+// Whether arguments that must not be 0 are not. The driver writes nothing where they are.
+bool AllSet(const cuuint64_t* values, cuuint32_t rank) {
+  return std::find(values, values + rank, 0) == values + rank;
+}
+bool AllSet(const cuuint32_t* values, cuuint32_t rank) {
+  return std::find(values, values + rank, 0) == values + rank;
+}
+
+// The driver clears the map before it refuses a rank.
+CUresult RefuseRank(CUtensorMap* map) {
+  memset(reinterpret_cast<void*>(map), 0, sizeof(*map));
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 // Encoding needs no current context, as natively. If there is one, its device encodes.
@@ -37,13 +49,18 @@ CUresult Encode(Op op, const Args& args, CUtensorMap* map) {
   const TensorMapKey key(device, static_cast<uint16_t>(op), args);
   TensorMapWords words;
   if (!cache().Find(key, &words)) {
-    Reply reply{};
-    const CUresult result = session().Call(op, device, 0, args, &reply);
+    static_assert(sizeof(Reply) == sizeof(words));
+    std::string reply;
+    const CUresult result = session().CallControl(op, device, 0, &args, sizeof(args), {}, &reply);
+    // The driver writes a part of the map before some errors.
+    if (reply.size() == sizeof(*map) && result != CUDA_SUCCESS)
+      memcpy(reinterpret_cast<void*>(map), reply.data(), sizeof(*map));
     if (result != CUDA_SUCCESS) return result;
-    std::copy(std::begin(reply.map), std::end(reply.map), words.begin());
+    if (reply.size() != sizeof(words)) return CUDA_ERROR_UNKNOWN;
+    memcpy(words.data(), reply.data(), sizeof(words));
     cache().Store(key, words);
   }
-  memcpy(map, words.data(), sizeof(*map));
+  memcpy(reinterpret_cast<void*>(map), words.data(), sizeof(*map));
   return CUDA_SUCCESS;
 }
 
@@ -75,12 +92,14 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion l2Promotion,
                                 CUtensorMapFloatOOBfill oobFill) {
-  if (!Aligned(tensorMap) || tensorRank == 0 || tensorRank > wire::kTensorRank ||
-      globalDim == nullptr || globalStrides == nullptr || boxDim == nullptr ||
-      elementStrides == nullptr) {
+  const cuuint32_t known = std::min<cuuint32_t>(tensorRank, wire::kTensorRank);
+  if (tensorMap == nullptr || tensorRank == 0 || globalDim == nullptr || globalStrides == nullptr ||
+      boxDim == nullptr || elementStrides == nullptr || !AllSet(globalDim, known) ||
+      !AllSet(boxDim, known) || !AllSet(elementStrides, known)) {
     // As natively, also without strides where one dimension has none (seen with driver 580).
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (tensorRank > wire::kTensorRank) return RefuseRank(tensorMap);
   wire::cuTensorMapEncodeTiled args{};
   Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
            interleave, swizzle, l2Promotion, oobFill, &args);
@@ -96,11 +115,14 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
                                  const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
                                  CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                  CUtensorMapFloatOOBfill oobFill) {
-  if (!Aligned(tensorMap) || tensorRank < 3 || tensorRank > wire::kTensorRank ||
-      globalDim == nullptr || globalStrides == nullptr || pixelBoxLowerCorner == nullptr ||
-      pixelBoxUpperCorner == nullptr || elementStrides == nullptr) {
+  const cuuint32_t known = std::min<cuuint32_t>(tensorRank, wire::kTensorRank);
+  if (tensorMap == nullptr || tensorRank == 0 || globalDim == nullptr || globalStrides == nullptr ||
+      pixelBoxLowerCorner == nullptr || pixelBoxUpperCorner == nullptr ||
+      elementStrides == nullptr || channelsPerPixel == 0 || pixelsPerColumn == 0 ||
+      !AllSet(globalDim, known) || !AllSet(elementStrides, known)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (tensorRank < 3 || tensorRank > wire::kTensorRank) return RefuseRank(tensorMap);
   wire::cuTensorMapEncodeIm2col args{};
   Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
            interleave, swizzle, l2Promotion, oobFill, &args);
@@ -118,10 +140,13 @@ CUresult cuTensorMapEncodeIm2colWide(
     cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
     CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
     CUtensorMapFloatOOBfill oobFill) {
-  if (!Aligned(tensorMap) || tensorRank < 3 || tensorRank > wire::kTensorRank ||
-      globalDim == nullptr || globalStrides == nullptr || elementStrides == nullptr) {
+  const cuuint32_t known = std::min<cuuint32_t>(tensorRank, wire::kTensorRank);
+  if (tensorMap == nullptr || tensorRank == 0 || globalDim == nullptr || globalStrides == nullptr ||
+      elementStrides == nullptr || channelsPerPixel == 0 || pixelsPerColumn == 0 ||
+      !AllSet(globalDim, known) || !AllSet(elementStrides, known)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (tensorRank < 3 || tensorRank > wire::kTensorRank) return RefuseRank(tensorMap);
   wire::cuTensorMapEncodeIm2colWide args{};
   Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
            interleave, swizzle, l2Promotion, oobFill, &args);
@@ -135,9 +160,9 @@ CUresult cuTensorMapEncodeIm2colWide(
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
-  if (!Aligned(tensorMap)) return CUDA_ERROR_INVALID_VALUE;
+  if (tensorMap == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::cuTensorMapReplaceAddress args{};
-  memcpy(args.map, tensorMap, sizeof(args.map));
+  memcpy(args.map, reinterpret_cast<const void*>(tensorMap), sizeof(args.map));
   args.address = reinterpret_cast<uint64_t>(globalAddress);
   return Encode<wire::cuTensorMapReplaceAddress_Reply>(Op::cuTensorMapReplaceAddress, args,
                                                        tensorMap);

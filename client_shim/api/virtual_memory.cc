@@ -16,11 +16,10 @@ CUresult ErrorForWork() {
   return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : session().sticky_error();
 }
 
-// Whether the session can make such memory.
+// Whether the session knows such memory.
 CUresult CheckProperties(const CUmemAllocationProp& properties) {
-  if (properties.type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  constexpr int kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |
-                         CU_MEM_HANDLE_TYPE_WIN32_KMT | CU_MEM_HANDLE_TYPE_FABRIC;
+  // Handles of Windows are an invalid value on Linux.
+  constexpr int kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
   if ((properties.requestedHandleTypes & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   switch (properties.location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
@@ -32,10 +31,8 @@ CUresult CheckProperties(const CUmemAllocationProp& properties) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  if ((properties.requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0 ||
-      properties.allocFlags.usage != 0) {
+  if ((properties.requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
     return CUDA_ERROR_NOT_SUPPORTED;
-  }
   return CUDA_SUCCESS;
 }
 
@@ -47,6 +44,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
       option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // The driver looks neither at the type nor at the usage here.
   const CUresult result = CheckProperties(*prop);
   if (result == CUDA_SUCCESS) *granularity = kUnit;
   return result;
@@ -55,7 +53,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags) {
   if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
-  if (flags != 0 || size == 0 || size % kPageBytes != 0 || addr % kPageBytes != 0 ||
+  if (flags != 0 || size == 0 || size % kUnit != 0 || addr % kPageBytes != 0 ||
       (alignment & (alignment - 1)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -73,10 +71,17 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                      const CUmemAllocationProp* prop, unsigned long long flags) {
   if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != 0 || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = CheckProperties(*prop); error != CUDA_SUCCESS) return error;
   if (size == 0 || size % kUnit != 0) return CUDA_ERROR_INVALID_VALUE;
-  return CreatePhysicalMemory(static_cast<uint16_t>(prop->location.id), size, *prop, handle);
+  // Tiles of sparse arrays.
+  if ((prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  // The driver drops what it does not know.
+  CUmemAllocationProp kept = *prop;
+  kept.allocFlags.usage = 0;
+  kept.allocFlags.gpuDirectRDMACapable = prop->allocFlags.gpuDirectRDMACapable != 0 ? 1 : 0;
+  return CreatePhysicalMemory(static_cast<uint16_t>(prop->location.id), size, kept, handle);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
@@ -87,9 +92,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
-  if (flags != 0 || offset != 0 || size == 0 || size % kUnit != 0 || ptr % kUnit != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  return MapPhysicalMemory(ptr, size, handle);
+  if (flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  return MapPhysicalMemory(ptr, size, offset, handle);
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
@@ -101,13 +105,14 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
   if (desc == nullptr || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+    const bool device = desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if ((!device && desc[i].location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA) ||
         (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
          desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
          desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!session().HasDevice(desc[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    if (device && !session().HasDevice(desc[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
   }
   return SetMemoryAccess(ptr, size, {desc, count});
 }
@@ -116,16 +121,17 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   if (location->type == CU_MEM_LOCATION_TYPE_HOST ||
       location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
       location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
-    CUmemAccess_flags none;
-    const CUresult result = GetMemoryAccess(ptr, 0, &none);
-    if (result == CUDA_SUCCESS) *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    // The driver answers as for the memory's own device (seen with driver 580).
+    CUmemAccess_flags found;
+    const CUresult result = GetOwnersAccess(ptr, &found);
+    *flags = found;
     return result;
   }
-  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  if (!session().HasDevice(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !session().HasDevice(location->id))
+    return CUDA_ERROR_INVALID_DEVICE;
   CUmemAccess_flags found;
   const CUresult result = GetMemoryAccess(ptr, static_cast<uint16_t>(location->id), &found);
-  if (result == CUDA_SUCCESS) *flags = found;
+  *flags = found;  // The driver writes it on errors, too.
   return result;
 }
 

@@ -81,7 +81,7 @@ namespace {
   X(CUDA_ERROR_INVALID_PC, "invalid program counter")                                             \
   X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                       \
   X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch")             \
-  X(CUDA_ERROR_TENSOR_MEMORY_LEAK, "a kernel exited without freeing its tensor memory")           \
+  X(CUDA_ERROR_TENSOR_MEMORY_LEAK, "tensor memory not completely freed")                          \
   X(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")                                          \
   X(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")                                          \
   X(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                                    \

@@ -11,11 +11,16 @@
 namespace detshare::shim {
 
 CUresult ReadFile(const char* path, std::string* contents) {
+  if (*path == '\0') return CUDA_ERROR_INVALID_VALUE;
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return CUDA_ERROR_FILE_NOT_FOUND;
   struct stat status;
-  CUresult result =
-      fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? CUDA_SUCCESS : CUDA_ERROR_FILE_NOT_FOUND;
+  CUresult result = CUDA_ERROR_FILE_NOT_FOUND;
+  if (fstat(fd, &status) == 0) {
+    // As natively: a folder has no end, and a device is an empty file.
+    if (S_ISREG(status.st_mode) || S_ISCHR(status.st_mode)) result = CUDA_SUCCESS;
+    if (S_ISDIR(status.st_mode)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
   if (result == CUDA_SUCCESS && static_cast<uint64_t>(status.st_size) >= kMaxImageBytes)
     result = CUDA_ERROR_OUT_OF_MEMORY;
   size_t read_bytes = 0;

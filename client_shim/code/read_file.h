@@ -7,8 +7,8 @@
 
 namespace detshare::shim {
 
-// CUDA_ERROR_FILE_NOT_FOUND: the file cannot be read. CUDA_ERROR_OUT_OF_MEMORY: it is longer than
-// any image.
+// CUDA_ERROR_INVALID_VALUE: the path is empty. CUDA_ERROR_FILE_NOT_FOUND: the file cannot be read.
+// CUDA_ERROR_OUT_OF_MEMORY: it is longer than any image, or a folder.
 CUresult ReadFile(const char* path, std::string* contents);
 
 }  // namespace detshare::shim

@@ -86,10 +86,14 @@ CUresult SplitSms(const SmTopology& topology, const SmSet& input, unsigned int f
   }
   const uint32_t made = std::min<uint32_t>(*groups, possible);
   const uint32_t split = next_split.fetch_add(1, std::memory_order_relaxed);
-  for (uint32_t i = 0; i < made; ++i) {
-    result[i] = MakeResource(
-        topology, {kMagic, input.device, input.first + i * size, size, split, grain.step});
-  }
+  // Driver 580 does not tell the granularity of what a split makes.
+  const auto part = [&topology](const SmSet& set) {
+    CUdevResource resource = MakeResource(topology, set);
+    resource.sm.minSmPartitionSize = resource.sm.smCoscheduledAlignment = 0;
+    return resource;
+  };
+  for (uint32_t i = 0; i < made; ++i)
+    result[i] = part({kMagic, input.device, input.first + i * size, size, split, grain.step});
   *groups = made;
   if (remaining == nullptr) return CUDA_SUCCESS;
   const uint32_t left = input.count - made * size;
@@ -98,8 +102,7 @@ CUresult SplitSms(const SmTopology& topology, const SmSet& input, unsigned int f
     remaining->type = CU_DEV_RESOURCE_TYPE_INVALID;
     return CUDA_SUCCESS;
   }
-  *remaining =
-      MakeResource(topology, {kMagic, input.device, input.first + made * size, left, split, 2});
+  *remaining = part({kMagic, input.device, input.first + made * size, left, split, 2});
   return CUDA_SUCCESS;
 }
 

@@ -27,6 +27,7 @@ MemoryPool* MakePool(uint16_t device, bool is_default) {
   pool->imported = false;
   pool->handle_types = CU_MEM_HANDLE_TYPE_NONE;
   pool->identity = {};
+  pool->exported.store(false, std::memory_order_relaxed);
   pool->access.store(uint32_t{CU_MEM_ACCESS_FLAGS_PROT_READWRITE} << (2 * device),
                      std::memory_order_relaxed);
   pool->handle = memory_pools().Publish(HandleKind::kMemoryPool, index);

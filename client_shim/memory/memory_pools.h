@@ -25,6 +25,8 @@ struct MemoryPool {
   int handle_types = 0;  // CUmemAllocationHandleType: what the pool can be exported as
   // Two bits of CUmemAccess_flags for each device. Relaxed: only queries read it.
   std::atomic<uint32_t> access{0};
+  // Whether the pool was exported. Pointers can be exported only after that.
+  std::atomic<bool> exported{false};
   // The pool's name in other processes; zero until it is exported. Guarded by the mutex of
   // api/pool_sharing.cc.
   std::array<uint8_t, 16> identity{};

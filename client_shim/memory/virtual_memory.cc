@@ -1,7 +1,9 @@
 #include "client_shim/memory/virtual_memory.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "client_shim/base/handle_table.h"
@@ -78,6 +80,25 @@ std::vector<std::map<uint64_t, Mapping>::iterator> Exactly(uint64_t address, uin
     bytes -= part->second.bytes;
   }
   return parts;
+}
+
+// Needs the lock. Null if the address lies in no reserved range.
+const std::pair<const uint64_t, uint64_t>* ReservationOf(uint64_t address) {
+  const auto next = state().reserved.upper_bound(address);
+  if (next == state().reserved.begin()) return nullptr;
+  const auto range = std::prev(next);
+  return address - range->first < range->second ? &*range : nullptr;
+}
+
+// Needs the lock. Whether the range begins in a reserved range and overlaps none of its mappings.
+// The driver does not mind where the range ends.
+bool NothingMapped(uint64_t address, uint64_t bytes) {
+  const auto* const reserved = ReservationOf(address);
+  if (reserved == nullptr || address + bytes < address) return false;
+  const uint64_t end = std::min(address + bytes, reserved->first + reserved->second);
+  const auto next = state().mapped.lower_bound(end);
+  return next == state().mapped.begin() ||
+         std::prev(next)->first + std::prev(next)->second.bytes <= address;
 }
 
 // The device in whose window a range should lie: that of the wanted address, else that of the
@@ -198,10 +219,14 @@ CUresult FreeAddresses(uint64_t address, uint64_t bytes) {
   return result;
 }
 
-CUresult MapPhysicalMemory(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle) {
+CUresult MapPhysicalMemory(uint64_t address, uint64_t bytes, uint64_t offset,
+                           CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(state().mutex);
   Physical* memory = FindHeld(handle);
   if (memory == nullptr || bytes > memory->bytes) return CUDA_ERROR_INVALID_VALUE;
+  // The driver says this before it looks at the address.
+  if (offset != 0 || bytes != memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
+  if (address % wire::kPhysicalUnit != 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = session().Call(Op::cuMemMap, memory->device, 0,
                                          wire::cuMemMap{address, bytes, memory->id, 0});
   if (result != CUDA_SUCCESS) return result;
@@ -220,6 +245,7 @@ CUresult MapPhysicalMemory(uint64_t address, uint64_t bytes, CUmemGenericAllocat
 CUresult UnmapPhysicalMemory(uint64_t address, uint64_t bytes) {
   {
     const std::lock_guard lock(state().mutex);
+    if (NothingMapped(address, bytes)) return CUDA_SUCCESS;
     if (Exactly(address, bytes).empty()) return CUDA_ERROR_INVALID_VALUE;
   }
   // Waits for earlier work, so the lock is not held. If two threads unmap one range, the daemon
@@ -241,15 +267,17 @@ CUresult UnmapPhysicalMemory(uint64_t address, uint64_t bytes) {
 
 CUresult SetMemoryAccess(uint64_t address, uint64_t bytes,
                          std::span<const CUmemAccessDesc> access) {
+  const std::lock_guard lock(state().mutex);
+  const auto parts = Exactly(address, bytes);
+  if (parts.empty()) return CUDA_ERROR_INVALID_VALUE;
   wire::cuMemSetAccess args{address, bytes, 0, 0};
   for (const CUmemAccessDesc& one : access) {
+    // The host has no access to device memory.
+    if (one.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
     const int shift = 2 * one.location.id;
     args.devices |= uint32_t{1} << one.location.id;
     args.access = (args.access & ~(uint32_t{3} << shift)) | (uint32_t{one.flags} << shift);
   }
-  const std::lock_guard lock(state().mutex);
-  const auto parts = Exactly(address, bytes);
-  if (parts.empty()) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = session().Call(Op::cuMemSetAccess, 0, 0, args);
   if (result != CUDA_SUCCESS) return result;
   uint32_t changed = 0;
@@ -261,11 +289,27 @@ CUresult SetMemoryAccess(uint64_t address, uint64_t bytes,
 }
 
 CUresult GetMemoryAccess(uint64_t address, uint16_t device, CUmemAccess_flags* flags) {
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   Allocation allocation;
   if (!pointers().Find(address, &allocation) || allocation.kind != MemoryKind::kVirtual)
     return CUDA_ERROR_INVALID_VALUE;
   *flags = static_cast<CUmemAccess_flags>(allocation.AccessOf(device));
   return CUDA_SUCCESS;
+}
+
+CUresult GetOwnersAccess(uint64_t address, CUmemAccess_flags* flags) {
+  Allocation allocation;
+  const bool found = pointers().Find(address, &allocation);
+  return GetMemoryAccess(address, found ? allocation.device : 0, flags);
+}
+
+bool FindReservation(uint64_t address, uint64_t* start, uint64_t* bytes) {
+  const std::lock_guard lock(state().mutex);
+  const auto* const range = ReservationOf(address);
+  if (range == nullptr) return false;
+  *start = range->first;
+  *bytes = range->second;
+  return true;
 }
 
 }  // namespace detshare::shim

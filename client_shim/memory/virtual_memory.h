@@ -36,13 +36,20 @@ CUresult ImportPhysicalMemory(const wire::ShareToken& token, CUmemGenericAllocat
 CUresult ReserveAddresses(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address);
 CUresult FreeAddresses(uint64_t address, uint64_t bytes);
 
-// Map and unmap memory. Unmapping waits for all earlier work. Only a range that is made up of whole
-// mappings can be unmapped.
-CUresult MapPhysicalMemory(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle);
+// Map and unmap memory. Only all of a handle's memory can be mapped. Unmapping waits for all earlier
+// work. Only a range that is made up of whole mappings can be unmapped, or one of a reserved range
+// in which nothing is mapped.
+CUresult MapPhysicalMemory(uint64_t address, uint64_t bytes, uint64_t offset,
+                           CUmemGenericAllocationHandle handle);
 CUresult UnmapPhysicalMemory(uint64_t address, uint64_t bytes);
 // Sets the access of devices to whole mappings. Of several entries for one device the last counts.
+// CUDA_ERROR_NOT_SUPPORTED: an entry for the host.
 CUresult SetMemoryAccess(uint64_t address, uint64_t bytes, std::span<const CUmemAccessDesc> access);
-// The access to the mapping that holds `address`.
+// The access to the mapping that holds `address`. With an error `*flags` is no access.
 CUresult GetMemoryAccess(uint64_t address, uint16_t device, CUmemAccess_flags* flags);
+// The access of the device whose memory the mapping that holds `address` has.
+CUresult GetOwnersAccess(uint64_t address, CUmemAccess_flags* flags);
+// Finds the reserved range that holds `address`.
+bool FindReservation(uint64_t address, uint64_t* start, uint64_t* bytes);
 
 }  // namespace detshare::shim

@@ -67,6 +67,9 @@ struct Context {
   LocalStorage storage;
 };
 
+// The synchronization policy of a stream that was given none, as the driver reports it.
+inline constexpr uint32_t kNoSyncPolicy = UINT32_MAX;
+
 struct Stream {
   std::atomic<uint64_t> handle{0};  // CUstream; that of a default stream stays inside the shim
   uint64_t unique_id = 0;           // cuStreamGetId
@@ -83,7 +86,7 @@ struct Stream {
   std::atomic<bool> priority_changed{false};
   bool legacy = false;
   bool per_thread = false;
-  std::atomic<uint32_t> sync_policy{0};  // CUsynchronizationPolicy
+  std::atomic<uint32_t> sync_policy{kNoSyncPolicy};  // CUsynchronizationPolicy, or kNoSyncPolicy
   // The capture sequence that the stream's work is added to (work/graph/capture.h). 0: none.
   // kImplicitCapture: this is a legacy default stream, and a stream that synchronises with it
   // captures.

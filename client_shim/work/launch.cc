@@ -82,8 +82,13 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
         request->cluster[0] = value.clusterDim.x;
         request->cluster[1] = value.clusterDim.y;
         request->cluster[2] = value.clusterDim.z;
-        if ((value.clusterDim.x | value.clusterDim.y | value.clusterDim.z) != 0)
+        if ((value.clusterDim.x | value.clusterDim.y | value.clusterDim.z) != 0) {
+          // A launch is refused here, before later attributes are read.
+          if (events != nullptr &&
+              (value.clusterDim.x == 0 || value.clusterDim.y == 0 || value.clusterDim.z == 0))
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
           request->flags |= wire::kLaunchHasCluster;
+        }
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
         if (value.programmaticStreamSerializationAllowed != 0)
@@ -97,15 +102,21 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: {
         // The event may come as late as the kernel's end. For a kernel without a trigger it comes
         // there.
-        const CUevent handle = id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
-                                   ? value.programmaticEvent.event
-                                   : value.launchCompletionEvent.event;
+        const bool programmatic = id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+        const CUevent handle =
+            programmatic ? value.programmaticEvent.event : value.launchCompletionEvent.event;
+        const int flags =
+            programmatic ? value.programmaticEvent.flags : value.launchCompletionEvent.flags;
+        if ((flags & ~CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_INVALID_VALUE;
         Event* event = FindEvent(handle);
         if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-        if ((event->flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+        // Only a capture knows events of other graphs.
+        if (flags != 0 && g_captures.load(std::memory_order_relaxed) == 0)
+          return CUDA_ERROR_ILLEGAL_STATE;
+        if ((event->flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_NOT_SUPPORTED;
         if (events == nullptr || events->count == 2) return CUDA_ERROR_INVALID_VALUE;
         CUgraphEdgeData& edge = events->edges[events->count];
-        if (id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+        if (!programmatic) {
           edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
         } else {
           edge.from_port = value.programmaticEvent.triggerAtBlockStart != 0
@@ -117,8 +128,9 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
         break;
       }
       case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:  // of streams; a launch waits for nothing
         break;
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:  // of streams; a launch waits for nothing
+        return CUDA_ERROR_INVALID_VALUE;
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         return CUDA_ERROR_NOT_SUPPORTED;
       default: {
@@ -139,7 +151,7 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
   }
   if (events != nullptr && (events->hints.given & wire::kHintPreferredCluster) != 0) {
     // A preferred cluster consists of whole clusters of the size that always holds.
-    if ((request->flags & wire::kLaunchHasCluster) == 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((request->flags & wire::kLaunchHasCluster) == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     for (int i = 0; i < 3; ++i) {
       const uint32_t preferred = events->hints.preferred_cluster[i];
       if (preferred == 0 || request->cluster[i] == 0 || preferred % request->cluster[i] != 0)
@@ -149,8 +161,7 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
   return CUDA_SUCCESS;
 }
 
-CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId context,
-                    const LaunchRequest& request) {
+bool DimensionsAllowed(uint16_t device_index, const LaunchRequest& request) {
   const DeviceInfo& device = session().device(device_index);
   static constexpr CUdevice_attribute kGridLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
                                                        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
@@ -162,22 +173,26 @@ CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId con
   for (int i = 0; i < 3; ++i) {
     if (request.grid[i] == 0 ||
         request.grid[i] > static_cast<uint32_t>(device.attribute(kGridLimits[i]))) {
-      return CUDA_ERROR_INVALID_VALUE;
+      return false;
     }
     if (request.block[i] == 0 ||
         request.block[i] > static_cast<uint32_t>(device.attribute(kBlockLimits[i]))) {
-      return CUDA_ERROR_INVALID_VALUE;
+      return false;
     }
     threads *= request.block[i];
   }
-  if (threads > static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)))
-    return CUDA_ERROR_INVALID_VALUE;
+  return threads <=
+         static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+}
+
+CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId context,
+                    const LaunchRequest& request) {
+  if (!DimensionsAllowed(device_index, request)) return CUDA_ERROR_INVALID_VALUE;
+  const DeviceInfo& device = session().device(device_index);
+  const uint64_t threads = uint64_t{request.block[0]} * request.block[1] * request.block[2];
   if (threads > static_cast<uint64_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)))
     return CUDA_ERROR_INVALID_VALUE;
-  if (request.shared_bytes >
-      static_cast<uint32_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES))) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // Natively the size of shared memory is checked last.
   if (const CUresult result = CheckCluster(kernel, request); result != CUDA_SUCCESS) return result;
   if ((request.flags & wire::kLaunchCooperative) != 0) {
     int blocks;
@@ -190,7 +205,10 @@ CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId con
     if (uint64_t{request.grid[0]} * request.grid[1] * request.grid[2] > room)
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
-  return CUDA_SUCCESS;
+  return request.shared_bytes > static_cast<uint32_t>(AttributeOf(
+                                    kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES))
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
 }
 
 CUresult FindParameters(const KernelInstance& kernel, void** params, void** extra,

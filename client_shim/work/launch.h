@@ -50,6 +50,9 @@ inline wire::cuLaunchKernelEx LaunchArguments(StreamId stream, KernelId kernel,
 CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
                          LaunchEvents* events);
 
+// Whether every kernel could have such a grid and such blocks.
+bool DimensionsAllowed(uint16_t device, const LaunchRequest& request);
+
 // Makes CUDA's own checks of a launch's shape. For a cooperative launch it may ask the daemon once
 // about the kernel's occupancy.
 CUresult CheckShape(KernelInstance& kernel, uint16_t device, ContextId context,

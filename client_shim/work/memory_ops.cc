@@ -24,6 +24,10 @@ Offered OfferedBy(uint16_t device_index, MemoryOpVersion version) {
 
 CUresult FindWord(uint16_t device, CUdeviceptr address, uint64_t bytes, uint64_t* gpu) {
   if (address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  // The driver refuses memory of pools (seen with driver 580).
+  Allocation allocation;
+  if (pointers().Find(address, &allocation) && allocation.pool != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Place place;
   const CUresult result = FindPlace(address, bytes, Side::kDevice, device, &place);
   if (result != CUDA_SUCCESS) return result;
@@ -77,8 +81,8 @@ CUresult Translate(uint16_t device, const CUstreamBatchMemOpParams& from, const 
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
       return TranslateWrite(device, from, version, false, to);
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-      if (from.flushRemoteWrites.flags != 0) return CUDA_ERROR_INVALID_VALUE;
-      return offered.flush ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+      if (!offered.flush) return CUDA_ERROR_NOT_SUPPORTED;
+      return from.flushRemoteWrites.flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_STREAM_MEM_OP_BARRIER:
       if (version == MemoryOpVersion::kFirst ||
           from.memoryBarrier.flags > CU_STREAM_MEMORY_BARRIER_TYPE_GPU) {

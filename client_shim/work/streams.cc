@@ -60,7 +60,7 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   stream->hints = {};
   stream->legacy = legacy;
   stream->per_thread = per_thread;
-  stream->sync_policy.store(CU_SYNC_POLICY_AUTO, std::memory_order_relaxed);
+  stream->sync_policy.store(kNoSyncPolicy, std::memory_order_relaxed);
   stream->capture.store(0, std::memory_order_relaxed);
   stream->complete.store(0, std::memory_order_relaxed);
   stream->fence = fence.index;

@@ -1,5 +1,5 @@
-// Tensor maps. Transport: ring. The replies are the 128 bytes of a CUtensorMap. Enumerations are
-// CUDA's.
+// Tensor maps. Transport: ring. The replies are the 128 bytes of a CUtensorMap. With an error, a reply
+// has them if the driver wrote them nevertheless. Enumerations are CUDA's.
 #pragma once
 
 #include <cstdint>

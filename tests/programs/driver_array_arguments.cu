@@ -263,9 +263,10 @@ void Textures() {
 
 void TensorMaps() {
   alignas(128) unsigned char space[256] = {};
-  // cuda.h asks for 64 bytes, although the type has an alignment of 128 since CUDA 13.
+  // cuda.h asks for 64 bytes, and the type has an alignment of 128 since CUDA 13. The driver asks
+  // for neither.
   CUtensorMap* const map = reinterpret_cast<CUtensorMap*>(space + 64);
-  CUtensorMap* const odd = reinterpret_cast<CUtensorMap*>(space + 32);
+  CUtensorMap* const odd = reinterpret_cast<CUtensorMap*>(space + 8);
   CUdeviceptr memory = 0;
   CHECK_CU(cuMemAlloc(&memory, 65536));
   void* const address = reinterpret_cast<void*>(memory);
@@ -279,7 +280,29 @@ void TensorMaps() {
                                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   };
   CHECK_CU(tiled(map));
-  EXPECT_CU(tiled(odd), CUDA_ERROR_INVALID_VALUE);
+  const Bytes made(space + 64, space + 192);
+  CHECK_CU(tiled(odd));
+  REQUIRE(std::memcmp(space + 8, made.data(), made.size()) == 0);
+  CHECK_CU(cuTensorMapReplaceAddress(odd, reinterpret_cast<void*>(memory + 256)));
+  REQUIRE(std::memcmp(space + 8, made.data(), made.size()) != 0);
+  CHECK_CU(cuTensorMapReplaceAddress(odd, address));
+  REQUIRE(std::memcmp(space + 8, made.data(), made.size()) == 0);
+
+  // A map of rank 6 is cleared, and a map that has a size of 0 is left as it is.
+  const auto refused = [&](cuuint32_t rank, const cuuint64_t* size) {
+    const cuuint32_t ones[6] = {1, 1, 1, 1, 1, 1};
+    const cuuint64_t far[5] = {64, 512, 4096, 4096, 4096};
+    return cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank, address, size, far,
+                                  ones, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                  CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  const cuuint64_t many[6] = {16, 8, 8, 1, 1, 1}, none[6] = {16, 0, 8, 1, 1, 1};
+  std::memset(space + 64, 0xa5, 128);
+  EXPECT_CU(refused(2, none), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(Untouched(space + 64, 128));
+  EXPECT_CU(refused(6, many), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(Bytes(space + 64, space + 192) == Bytes(128));
   const auto columns = [&](const cuuint64_t* size, const cuuint64_t* stride, const int* from,
                            const int* to, const cuuint32_t* step) {
     return cuTensorMapEncodeIm2col(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 3, address, size, stride,

@@ -116,6 +116,9 @@ int main() {
   }
   CHECK(cudaStreamSynchronize(stream));
 
+  // A pointer can be shared only after its pool was.
+  cudaMemPoolPtrExportData early;
+  EXPECT(cudaMemPoolExportPointer(&early, memory[0]), cudaErrorInvalidValue);
   int descriptor = -1;
   CHECK(cudaMemPoolExportToShareableHandle(&descriptor, pool, cudaMemHandleTypePosixFileDescriptor,
                                            0));

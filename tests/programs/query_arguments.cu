@@ -1,5 +1,6 @@
 // Queries with random and wrong arguments: occupancy, graph memory, pointers to memory that is gone.
 // Checks what CUDA's documentation says of the results.
+#include <algorithm>
 #include <climits>
 #include <set>
 
@@ -259,6 +260,52 @@ void Pointers() {
   std::printf("pointers: 2000 rounds\n");
 }
 
+// Seen with driver 580 on an H100.
+void PoolLocations() {
+  CUmemPoolProps properties = {};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1000};
+  CUmemoryPool pool = nullptr;
+  EXPECT_CU(cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CU(cuMemGetMemPool(&pool, &properties.location, CU_MEM_ALLOCATION_TYPE_PINNED),
+            CUDA_ERROR_INVALID_VALUE);
+  properties.location.id = 0;
+  properties.handleTypes = CU_MEM_HANDLE_TYPE_WIN32;
+  EXPECT_CU(cuMemPoolCreate(&pool, &properties), CUDA_ERROR_INVALID_VALUE);
+  properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  CHECK_CU(cuMemPoolCreate(&pool, &properties));
+  CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_MAX;
+  CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 1000};
+  CHECK_CU(cuMemPoolGetAccess(&flags, pool, &host));
+  REQUIRE(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_HOST_NUMA, 0},
+                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  EXPECT_CU(cuMemPoolSetAccess(pool, &access, 1), CUDA_ERROR_NOT_SUPPORTED);
+  host = {static_cast<CUmemLocationType>(5), 0};
+  EXPECT_CU(cuMemPoolGetAccess(&flags, pool, &host), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CU(cuMemPoolDestroy(pool));
+}
+
+void EventsAndAttachments() {
+  CUevent untimed = nullptr;
+  CHECK_CU(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+  CHECK_CU(cuEventRecord(untimed, nullptr));
+  EXPECT_CU(cuEventElapsedTime(nullptr, untimed, untimed), CUDA_ERROR_INVALID_HANDLE);
+  CUipcEventHandle handle;
+  std::fill_n(handle.reserved, sizeof handle.reserved, '\x55');
+  EXPECT_CU(cuIpcGetEventHandle(&handle, untimed), CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE(std::count(handle.reserved, handle.reserved + sizeof handle.reserved, '\x55') < 64);
+  CHECK_CU(cuEventDestroy(untimed));
+
+  CUdeviceptr managed = 0;
+  CHECK_CU(cuMemAllocManaged(&managed, 65536, CU_MEM_ATTACH_GLOBAL));
+  EXPECT_CU(cuStreamAttachMemAsync(nullptr, managed, 0, CU_MEM_ATTACH_SINGLE),
+            CUDA_ERROR_INVALID_VALUE);
+  CHECK_CU(cuStreamAttachMemAsync(CU_STREAM_LEGACY, managed, 0, CU_MEM_ATTACH_SINGLE));
+  CHECK_CU(cuStreamSynchronize(CU_STREAM_LEGACY));
+  CHECK_CU(cuMemFree(managed));
+}
+
 }  // namespace
 
 int main() {
@@ -269,5 +316,7 @@ int main() {
   OccupancyOfStream(stream);
   GraphMemoryAttributes(stream);
   Pointers();
+  PoolLocations();
+  EventsAndAttachments();
   return check::Ok();
 }

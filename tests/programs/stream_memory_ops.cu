@@ -110,5 +110,19 @@ int main() {
   CHECK_CU(cuStreamDestroy(second));
   CHECK_CU(cuMemFreeHost(const_cast<unsigned*>(host)));
   for (CUdeviceptr memory : {words, log, length}) CHECK_CU(cuMemFree(memory));
+  // The driver refuses memory of pools (seen with driver 580).
+  CUdeviceptr pooled = 0;
+  CUstream last;
+  CHECK_CU(cuStreamCreate(&last, CU_STREAM_NON_BLOCKING));
+  CHECK_CU(cuMemAllocAsync(&pooled, 65536, last));
+  CHECK_CU(cuStreamSynchronize(last));
+  EXPECT_CU(cuStreamWaitValue32(last, pooled + 8, 0, CU_STREAM_WAIT_VALUE_GEQ),
+            CUDA_ERROR_INVALID_VALUE);
+  // A stream that was given no synchronization policy says so.
+  CUstreamAttrValue value = {};
+  CHECK_CU(cuStreamGetAttribute(last, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+  REQUIRE(static_cast<int>(value.syncPolicy) == -1);
+  CHECK_CU(cuMemFreeAsync(pooled, last));
+  CHECK_CU(cuStreamDestroy(last));
   return check::Ok();
 }

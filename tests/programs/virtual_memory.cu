@@ -33,6 +33,65 @@ unsigned long long AccessAt(CUdeviceptr address) {
   return flags;
 }
 
+// Where the driver is lenient or strict in a way that its documentation does not tell (seen with
+// driver 580 on an H100).
+void Unusual(CUmemAllocationProp properties, std::size_t unit) {
+  CUdeviceptr range = 0, base = 0;
+  std::size_t bytes = 0;
+  EXPECT_CU(cuMemAddressReserve(&range, unit + unit / 2, 32 * unit, 0, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  CHECK_CU(cuMemAddressReserve(&range, 4 * unit, 0, 0, 0));
+
+  // Nothing is mapped yet.
+  unsigned long long flags = 99;
+  EXPECT_CU(cuMemGetAccess(&flags, &properties.location, range), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(flags == 0);
+  CHECK_CU(cuMemUnmap(range, unit));
+  CHECK_CU(cuMemUnmap(range + 4096, 2 * unit));
+  CUmemLocation unknown = {static_cast<CUmemLocationType>(5), 0};
+  flags = 99;
+  EXPECT_CU(cuMemGetAccess(&flags, &unknown, range), CUDA_ERROR_INVALID_DEVICE);
+  REQUIRE(flags == 99);
+
+  // What the driver does not know of a usage is dropped.
+  CUmemGenericAllocationHandle memory = 0;
+  properties.allocFlags.usage = 2;
+  properties.allocFlags.gpuDirectRDMACapable = 2;
+  CHECK_CU(cuMemCreate(&memory, 2 * unit, &properties, 0));
+  CUmemAllocationProp kept = {};
+  CHECK_CU(cuMemGetAllocationPropertiesFromHandle(&kept, memory));
+  REQUIRE(kept.allocFlags.usage == 0 && kept.allocFlags.gpuDirectRDMACapable == 1);
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_WIN32_KMT;
+  CUmemGenericAllocationHandle none = 0;
+  EXPECT_CU(cuMemCreate(&none, unit, &properties, 0), CUDA_ERROR_INVALID_VALUE);
+
+  EXPECT_CU(cuMemMap(range + unit, unit, 0, memory, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_CU(cuMemMap(range + unit, 2 * unit, 1, memory, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_CU(cuMemMap(range + 4096, 2 * unit, 0, memory, 0), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CU(cuMemMap(range + unit, 2 * unit, 0, memory, 0));
+
+  // Memory without access has no address range. Its attributes name the reserved range.
+  EXPECT_CU(cuMemGetAddressRange(&base, &bytes, range + unit), CUDA_ERROR_NOT_FOUND);
+  CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READ};
+  access.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  EXPECT_CU(cuMemSetAccess(range + unit, 2 * unit, &access, 1), CUDA_ERROR_NOT_SUPPORTED);
+  access.location = properties.location;
+  CHECK_CU(cuMemSetAccess(range + unit, 2 * unit, &access, 1));
+  CHECK_CU(cuMemGetAddressRange(&base, &bytes, range + unit + 64));
+  REQUIRE(base == range + unit && bytes == 2 * unit);
+  CHECK_CU(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, range + unit + 64));
+  CHECK_CU(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, range + unit + 64));
+  REQUIRE(base == range && bytes == 4 * unit);
+  CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 0};
+  CHECK_CU(cuMemGetAccess(&flags, &host, range + unit));
+  REQUIRE(flags == CU_MEM_ACCESS_FLAGS_PROT_READ);
+  EXPECT_CU(cuMemUnmap(range + unit, unit), CUDA_ERROR_INVALID_VALUE);
+  CHECK_CU(cuMemUnmap(range + unit, 2 * unit));
+  CHECK_CU(cuMemRelease(memory));
+  CHECK_CU(cuMemAddressFree(range, 4 * unit));
+  EXPECT_CU(cuMemUnmap(range, unit), CUDA_ERROR_INVALID_VALUE);
+}
+
 int main() {
   check::UsePrimaryContext();
   int supported = 0;
@@ -140,5 +199,6 @@ int main() {
   CHECK_CU(cuMemAddressReserve(&hinted, unit, 64 * unit, 0, 0));
   REQUIRE(hinted % (64 * unit) == 0);
   CHECK_CU(cuMemAddressFree(hinted, unit));
+  Unusual(properties, unit);
   return check::Ok();
 }

@@ -208,13 +208,13 @@ CUresult BeginCaptureToGraph(Stream& stream, CUgraph handle, const CUgraphNode* 
 }
 
 CUresult EndCapture(Stream& stream, CUgraph* graph) {
+  if (graph != nullptr) *graph = nullptr;
   const std::lock_guard lock(GraphMutex());
   const uint64_t id = stream.capture.load(std::memory_order_relaxed);
   Sequence* sequence = id == kImplicitCapture ? nullptr : Find(id);
   if (sequence == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (sequence->origin != &stream)
     return Invalidate(*sequence, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-  if (graph != nullptr) *graph = nullptr;
   const bool wrong_thread = sequence->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
                             sequence->thread != std::this_thread::get_id();
   // The capture ends in any case, as with the driver.

@@ -78,6 +78,13 @@ void ForEachNode(const Graph& graph, const Visit& visit) {
   }
 }
 
+// Only nodes of these types can be asked about it, too.
+bool CanBeDisabled(const GraphNode& node) {
+  const CUgraphNodeType type = TypeOf(node.body);
+  return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+         type == CU_GRAPH_NODE_TYPE_MEMSET;
+}
+
 CUgraphNode OriginalOf(const GraphNode* node) {
   return node == nullptr ? nullptr : reinterpret_cast<CUgraphNode>(node->original);
 }
@@ -659,8 +666,8 @@ CUresult Instantiate(CUgraph handle, uint64_t flags, CUgraphExec* made, CUgraphN
     Graph* graph = FindGraph(handle);
     if (graph == nullptr || graph->captures != 0) return CUDA_ERROR_INVALID_VALUE;
     // Its memory and its conditional values exist only once.
-    if (graph->executables != 0 && (HasMemoryNodes(*graph) || HasConditionalNodes(*graph)))
-      return CUDA_ERROR_INVALID_VALUE;
+    if (graph->executables != 0 && HasMemoryNodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (graph->executables != 0 && HasConditionalNodes(*graph)) return CUDA_ERROR_INVALID_VALUE;
     if (!ConditionalsUsed(*graph, graph->conditionals)) {
       *why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
       return CUDA_ERROR_INVALID_VALUE;
@@ -726,7 +733,10 @@ CUresult UploadGraph(GraphExec& exec, Stream& stream) {
   return SubmitWork(stream, Op::cuGraphUpload, wire::cuGraphUpload{exec.id, stream.id});
 }
 
-uint64_t FlagsOf(const GraphExec& exec) { return exec.flags; }
+uint64_t FlagsOf(const GraphExec& exec) {
+  // Natively a query does not show this flag.
+  return exec.flags & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};
+}
 
 CUresult SetExecNode(GraphExec& exec, CUgraphNode handle, NodeBody body) {
   const std::lock_guard lock(exec.mutex);
@@ -820,12 +830,7 @@ CUresult SetNodeEnabled(GraphExec& exec, CUgraphNode handle, bool enabled) {
   GraphNode* node = NodeOf(exec, handle);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto found = exec.flat.ranges.find(node);
-  const CUgraphNodeType type = TypeOf(node->body);
-  if (found == exec.flat.ranges.end() ||
-      (type != CU_GRAPH_NODE_TYPE_KERNEL && type != CU_GRAPH_NODE_TYPE_MEMCPY &&
-       type != CU_GRAPH_NODE_TYPE_MEMSET)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (found == exec.flat.ranges.end() || !CanBeDisabled(*node)) return CUDA_ERROR_INVALID_VALUE;
   node->enabled = enabled;
   const FlatRange range = found->second;
   for (uint32_t i = range.first; i < range.first + range.count; ++i) {
@@ -843,7 +848,7 @@ CUresult SetNodeEnabled(GraphExec& exec, CUgraphNode handle, bool enabled) {
 CUresult NodeEnabled(GraphExec& exec, CUgraphNode handle, bool* enabled) {
   const std::lock_guard lock(exec.mutex);
   const GraphNode* node = NodeOf(exec, handle);
-  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (node == nullptr || !CanBeDisabled(*node)) return CUDA_ERROR_INVALID_VALUE;
   *enabled = node->enabled;
   return CUDA_SUCCESS;
 }

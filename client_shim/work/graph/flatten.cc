@@ -228,6 +228,10 @@ class Flattener {
       chain->push_back(With(wire::kNodeEventWait, &node, wire::GraphEvent{body.event.id, 0}));
     } else if constexpr (std::is_same_v<Body, MemoryOpsNode>) {
       if (index_ != 0) return CUDA_ERROR_NOT_SUPPORTED;
+      if (body.operations.empty()) {  // it only orders others
+        chain->push_back(Plain(wire::kNodeEmpty, &node));
+        return CUDA_SUCCESS;
+      }
       chain->push_back(
           With(wire::kNodeMemoryOps, &node,
                wire::GraphMemoryOps{static_cast<uint32_t>(body.operations.size()), body.flags}));

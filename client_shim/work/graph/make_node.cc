@@ -330,14 +330,16 @@ CUresult MakeMemoryOpsNode(CUcontext handle, const CUstreamBatchMemOpParams* ope
                            uint32_t count, uint32_t flags, MemoryOpsNode* node) {
   const CUresult result = FindNodeContext(handle, true, &node->context);
   if (result != CUDA_SUCCESS) return result;
-  if (count == 0 || count > wire::kMaxStreamMemoryOps || operations == nullptr || flags != 0)
+  if (count > wire::kMaxStreamMemoryOps || operations == nullptr || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
   node->operations.assign(operations, operations + count);
   node->flags = flags;
   std::vector<wire::StreamMemoryOp> translated(count);
   // Nodes came with the second generation of these operations.
-  const CUresult checked = TranslateMemoryOps(node->context.device, operations, count,
-                                              MemoryOpVersion::kSecond, translated.data());
+  const CUresult checked = count == 0
+                               ? CUDA_SUCCESS
+                               : TranslateMemoryOps(node->context.device, operations, count,
+                                                    MemoryOpVersion::kSecond, translated.data());
   if (checked != CUDA_SUCCESS) return checked;
   node->wire.assign(reinterpret_cast<const char*>(translated.data()),
                     translated.size() * sizeof(wire::StreamMemoryOp));
@@ -347,12 +349,17 @@ CUresult MakeMemoryOpsNode(CUcontext handle, const CUstreamBatchMemOpParams* ope
 CUresult MakeAllocNode(const CUDA_MEM_ALLOC_NODE_PARAMS& params, AllocNode* node) {
   if (params.poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || params.bytesize == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (params.poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
-  if (params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-    return CUDA_ERROR_NOT_SUPPORTED;
-  const int device = params.poolProps.location.id;
-  if (device < 0 || static_cast<size_t>(device) >= session().devices().size())
-    return CUDA_ERROR_INVALID_DEVICE;
+  const CUmemLocation place = params.poolProps.location;
+  const bool on_device = place.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const bool known = place.id >= 0 && static_cast<size_t>(place.id) < session().devices().size();
+  // Natively the place is looked at before the types of handles, which graphs cannot have.
+  const bool shared = params.poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+  if (shared && on_device && !known) return CUDA_ERROR_INVALID_VALUE;
+  if (shared && !on_device && place.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (shared || !on_device) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!known) return CUDA_ERROR_INVALID_DEVICE;
+  const int device = place.id;
   if (params.accessDescs == nullptr && params.accessDescCount != 0) return CUDA_ERROR_INVALID_VALUE;
   // Memory lives in a context: the current one, or else the device's primary context.
   NodeContext context;

@@ -223,9 +223,8 @@ CUresult CudaQueue::LaunchBehindOthers(absl::FunctionRef<CUresult()> launch) {
   const DriverApi& api = context_.api;
   CudaGroup::ConditionalGraphs& order = group_.conditional_graphs;
   const MutexLock lock(&order.mutex);
-  CUresult result = order.last == nullptr
-                        ? api.cuEventCreate(&order.last, CU_EVENT_DISABLE_TIMING)
-                        : api.cuStreamWaitEvent(state_->stream, order.last, 0);
+  CUresult result = order.last == nullptr ? api.cuEventCreate(&order.last, CU_EVENT_DISABLE_TIMING)
+                                          : api.cuStreamWaitEvent(state_->stream, order.last, 0);
   if (result == CUDA_SUCCESS) result = launch();
   if (result == CUDA_SUCCESS) result = api.cuEventRecord(order.last, state_->stream);
   return result;

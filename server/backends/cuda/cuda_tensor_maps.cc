@@ -10,6 +10,8 @@ namespace {
 
 static_assert(sizeof(CUtensorMap) == sizeof(TensorMap));
 
+constexpr int kUnwritten = 0xa5;
+
 TensorMap BytesOf(const CUtensorMap& map) {
   TensorMap bytes;
   std::memcpy(bytes.data(), &map, sizeof(map));
@@ -21,7 +23,9 @@ TensorMap BytesOf(const CUtensorMap& map) {
 absl::StatusOr<TensorMap> CudaTensorMaps::Encode(const TensorMapRequest& request) {
   context_.Enter();
   const DriverApi& api = context_.api;
-  CUtensorMap map{};
+  // The driver writes a part of the map before some errors. The pattern shows whether it did.
+  CUtensorMap map;
+  std::memset(&map, kUnwritten, sizeof(map));
   const auto type = static_cast<CUtensorMapDataType>(request.data_type);
   const auto interleave = static_cast<CUtensorMapInterleave>(request.interleave);
   const auto swizzle = static_cast<CUtensorMapSwizzle>(request.swizzle);
@@ -56,8 +60,13 @@ absl::StatusOr<TensorMap> CudaTensorMaps::Encode(const TensorMapRequest& request
           static_cast<CUtensorMapIm2ColWideMode>(request.wide_mode), swizzle, promotion, fill);
       break;
   }
-  DETSHARE_RETURN_IF_ERROR(context_.Check(result, call));
-  return BytesOf(map);
+  absl::Status status = context_.Check(result, call);
+  if (status.ok()) return BytesOf(map);
+  TensorMap unwritten;
+  std::memset(unwritten.data(), kUnwritten, sizeof(unwritten));
+  const TensorMap written = BytesOf(map);
+  if (written != unwritten) SetPartialTensorMap(written, &status);
+  return status;
 }
 
 absl::StatusOr<TensorMap> CudaTensorMaps::ReplaceAddress(const TensorMap& map,

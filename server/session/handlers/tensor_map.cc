@@ -43,8 +43,13 @@ bool Describe(const Args& args, TensorMapRequest* request) {
 
 template <typename Body>
 void Send(const absl::StatusOr<TensorMap>& map, Reply& reply) {
-  if (!map.ok()) return reply.Send(map.status());
   Body body;
+  if (!map.ok()) {
+    TensorMap partial;
+    if (!GetPartialTensorMap(map.status(), &partial)) return reply.Send(map.status());
+    std::copy(partial.begin(), partial.end(), body.map);
+    return reply.SendBytes(map.status(), {reinterpret_cast<const uint8_t*>(&body), sizeof(body)});
+  }
   std::copy(map->begin(), map->end(), body.map);
   reply.Send(body);
 }

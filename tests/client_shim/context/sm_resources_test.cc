@@ -67,6 +67,19 @@ TEST_CASE("Fewer groups than are possible leave the rest over") {
   CHECK(split.remaining.sm.smCount == 100);
 }
 
+TEST_CASE("The granularity is told for a device and not for what a split makes") {
+  const SmTopology topology = H200();
+  const CUdevResource whole = MakeResource(topology, WholeDevice(topology));
+  CHECK(whole.sm.minSmPartitionSize == 8);
+  CHECK(whole.sm.smCoscheduledAlignment == 8);
+  const Split split = SplitBy(topology, 16, 0, 2);
+  REQUIRE(split.groups.size() == 2);
+  for (const CUdevResource& part : {split.groups[0], split.groups[1], split.remaining}) {
+    CHECK(part.sm.minSmPartitionSize == 0);
+    CHECK(part.sm.smCoscheduledAlignment == 0);
+  }
+}
+
 TEST_CASE("The number of groups can be asked for without making them") {
   const SmTopology topology = H200();
   unsigned count = 0;

@@ -1,6 +1,7 @@
 // Makes many wrong calls of the driver and prints the results. driver_results.expected has the
-// results of driver 580 (CUDA 13.0) on an H200; from Outputs() on, it has results that a sweep of
-// random calls recorded on an H100. The shim must print the same.
+// results of driver 580 (CUDA 13.0) on an H200. From Outputs() on, the lines are the shim's: they were
+// compared by hand with similar calls that tests/gpu/sweep recorded on an H100, and the program has not
+// run natively since. The shim must print the same.
 #include <cuda.h>
 #include <sys/mman.h>
 
@@ -529,6 +530,143 @@ void ContextValues() {
   printf("limit %zu\n", limit);
 }
 
+void Graphs() {
+  CUgraph graph, all;
+  CUgraphNode empty, fill, none, found = nullptr, memory_node;
+  CUgraphExec exec, again;
+  RESULT(cuGraphCreate(&graph, 0));
+  RESULT(cuGraphAddEmptyNode(&empty, graph, nullptr, 0));
+  CUDA_MEMSET_NODE_PARAMS memset_params{};
+  memset_params.dst = second;
+  memset_params.elementSize = memset_params.width = memset_params.height = 1;
+  RESULT(cuGraphAddMemsetNode(&fill, graph, &empty, 1, &memset_params, primary));
+  CUstreamBatchMemOpParams operation{};
+  CUDA_BATCH_MEM_OP_NODE_PARAMS batch{};
+  batch.ctx = primary;
+  batch.paramArray = &operation;
+  RESULT(cuGraphAddBatchMemOpNode(&none, graph, &empty, 1, &batch));
+  found = empty;
+  RESULT(cuGraphNodeFindInClone(&found, empty, graph));
+  printf("found %d\n", found != nullptr);
+  RESULT(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
+  cuuint64_t flags = 7;
+  RESULT(cuGraphExecGetFlags(exec, &flags));
+  printf("flags %llu\n", static_cast<unsigned long long>(flags));
+  unsigned int enabled = 7;
+  RESULT(cuGraphNodeGetEnabled(exec, empty, &enabled));
+  RESULT(cuGraphNodeGetEnabled(exec, none, &enabled));
+  printf("enabled %u\n", enabled);
+  RESULT(cuGraphNodeGetEnabled(exec, fill, &enabled));
+  printf("enabled %u\n", enabled);
+  RESULT(cuGraphLaunch(exec, nullptr));
+  RESULT(cuCtxSynchronize());
+  RESULT(cuGraphExecDestroy(exec));
+  CUuserObject object;
+  RESULT(cuUserObjectCreate(
+      &object, host, [](void*) {}, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  RESULT(cuGraphReleaseUserObject(graph, object, 1));
+  RESULT(cuGraphDestroy(graph));
+
+  RESULT(cuGraphCreate(&all, 0));
+  CUDA_MEM_ALLOC_NODE_PARAMS memory{};
+  memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  memory.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  memory.poolProps.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  memory.bytesize = 4096;
+  RESULT(cuGraphAddMemAllocNode(&memory_node, all, nullptr, 0, &memory));
+  memory.poolProps.location.id = 2;
+  RESULT(cuGraphAddMemAllocNode(&memory_node, all, nullptr, 0, &memory));
+  memory.poolProps.location.id = 0;
+  memory.poolProps.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  RESULT(cuGraphAddMemAllocNode(&memory_node, all, nullptr, 0, &memory));
+  RESULT(cuGraphDestroyNode(memory_node));
+  RESULT(cuGraphInstantiate(&exec, all, 0));
+  RESULT(cuGraphInstantiate(&again, all, 0));
+  RESULT(cuGraphExecDestroy(exec));
+  RESULT(cuGraphDestroy(all));
+
+  CUstream stream;
+  RESULT(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  all = graph;
+  RESULT(cuStreamEndCapture(stream, &all));
+  printf("graph %d\n", all != nullptr);
+  RESULT(cuStreamDestroy(stream));
+}
+
+// Attributes that cuLaunchKernelEx refuses, and in which order.
+void LaunchAttributes() {
+  CUevent timed, untimed;
+  RESULT(cuEventCreate(&timed, 0));
+  RESULT(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+  CUlaunchAttribute attributes[2] = {};
+  CUlaunchConfig config{};
+  config.gridDimX = 16;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = 64;
+  config.attrs = attributes;
+  config.numAttrs = 1;
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION;
+  attributes[0].value.preferredClusterDim = {2, 1, 1};
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  attributes[0] = {};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  attributes[0].value.programmaticEvent.event = timed;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  config.blockDimY = 1025;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  config.blockDimY = 1;
+  attributes[0].value.programmaticEvent.event = untimed;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  attributes[0].value.programmaticEvent.flags = 1;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attributes[0].value.launchCompletionEvent.flags = 2;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  attributes[0] = attributes[1] = {};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attributes[0].value.clusterDim = {16, 1, 0};
+  attributes[1].id = static_cast<CUlaunchAttributeID>(100);
+  config.numAttrs = 2;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  attributes[0].value.clusterDim = {8, 1, 1};
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  config.numAttrs = 1;
+  config.gridDimX = 7;
+  config.sharedMemBytes = 49153;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  RESULT(cuLaunchCooperativeKernel(plain, 1, 1, 1, 32, 1, 1, 49153, nullptr, nullptr));
+  RESULT(cuEventDestroy(timed));
+  RESULT(cuEventDestroy(untimed));
+}
+
+void Libraries() {
+  CUmodule made;
+  CUlibrary library;
+  CUfunction function = plain;
+  CUlinkState state;
+  CUdeviceptr address = 7;
+  size_t bytes = 7;
+  const char* text;
+  RESULT(cuModuleLoad(&made, ""));
+  RESULT(cuModuleLoad(&made, "/"));
+  RESULT(cuLibraryLoadFromFile(&library, "/dev/null", nullptr, nullptr, 0, nullptr, nullptr, 0));
+  RESULT(cuModuleGetFunction(&function, module, "none"));
+  printf("function %d\n", function != nullptr);
+  RESULT(cuLibraryLoadData(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  RESULT(cuLibraryGetGlobal(&address, &bytes, library, "none"));
+  RESULT(cuLibraryGetGlobal(&address, &bytes, library, ""));
+  RESULT(cuLibraryGetManaged(&address, &bytes, library, "none"));
+  printf("address %llu bytes %zu\n", address, bytes);
+  RESULT(cuLibraryUnload(library));
+  CUjit_option option = CU_JIT_FALLBACK_STRATEGY;
+  void* value = nullptr;
+  RESULT(cuLinkCreate(1, &option, &value, &state));
+  RESULT(cuGetErrorString(CUDA_ERROR_TENSOR_MEMORY_LEAK, &text));
+  printf("text %s\n", text);
+}
+
 void WithoutContext() {
   CUstream stream;
   void* pinned;
@@ -579,5 +717,8 @@ int main() {
   Pointers();
   Advice();
   ContextValues();
+  Graphs();
+  LaunchAttributes();
+  Libraries();
   WithoutContext();
 }

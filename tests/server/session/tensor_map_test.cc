@@ -19,6 +19,11 @@ class Encoder final : public TensorMapEncoder {
       const std::lock_guard<std::mutex> lock(mutex_);
       last_ = request;
     }
+    if (request.data_type == 98) {
+      absl::Status refused = CudaError(kCudaErrorInvalidValue, "refused after a part was written");
+      SetPartialTensorMap(TensorMap{1, 2, 3}, &refused);
+      return refused;
+    }
     if (request.data_type == 99) return CudaError(kCudaErrorInvalidValue, "no such type");
     TensorMap map{};
     map[0] = request.address;
@@ -142,6 +147,21 @@ TEST_CASE("A tensor map of impossible rank or kind never reaches the device") {
   args.data_type = 99;
   CHECK(ring.Call(Op::cuTensorMapEncodeTiled, args) == kCudaErrorInvalidValue);
   CHECK(ring.Call(Op::cuTensorMapEncodeTiled, Tiled()) == 0);
+}
+
+TEST_CASE("A refused tensor map comes with the part that the driver wrote") {
+  TensorMapFixture f;
+  wire::cuTensorMapEncodeTiled args = Tiled();
+  args.data_type = 98;
+  wire::cuTensorMapEncodeTiled_Reply reply{};
+  CHECK(f.client.ring->Call(Op::cuTensorMapEncodeTiled, args, &reply) == kCudaErrorInvalidValue);
+  CHECK(f.client.ring->slot(0).bytes == sizeof(reply));
+  CHECK(reply.map[0] == 1);
+  CHECK(reply.map[2] == 3);
+  // Where the driver wrote nothing, the reply is empty.
+  args.data_type = 99;
+  CHECK(f.client.ring->Call(Op::cuTensorMapEncodeTiled, args) == kCudaErrorInvalidValue);
+  CHECK(f.client.ring->slot(0).bytes == 0);
 }
 
 TEST_CASE("A device without tensor maps says that they are not supported") {
