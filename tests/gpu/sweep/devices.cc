@@ -256,6 +256,14 @@ void AttachContext() {
   cuCtxSetCurrent(fix.context);
 }
 
+// Waits for the work of earlier rounds, so that a query has one result.
+void Settle() {
+  cuStreamSynchronize(fix.stream);
+  cuStreamSynchronize(fix.blocking);
+  cuEventSynchronize(fix.event);
+  cuEventSynchronize(fix.untimed);
+}
+
 // One call of many kinds, to see what they say where no context is current.
 void CallAnything() {
   Out<CUdeviceptr> memory("memory");
@@ -301,6 +309,7 @@ void CallAnything() {
       break;
     }
     case 11:
+      Settle();
       CALL(cuStreamQuery, AnyStream());
       break;
     case 12:
@@ -316,6 +325,7 @@ void CallAnything() {
       CALL(cuEventRecord, AnyEvent(), AnyStream());
       break;
     case 15:
+      Settle();
       CALL(cuEventQuery, AnyEvent());
       break;
     case 16:

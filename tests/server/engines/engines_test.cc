@@ -146,6 +146,7 @@ TEST_CASE("Administrators may end sessions of any user, all that are named or no
   REQUIRE(end.has_value());
   CHECK(end->reason().find("ended by uid 0") != std::string::npos);
   CHECK(root.AwaitEnd().has_value());
+  REQUIRE(Eventually([&] { return SessionsOf(StatusOf(admin)).size() == 1; }));
   // All sessions of a tenant, in whichever engine they are.
   const auto c = As(kSomebody, daemon), d = As(kSomebodyElse, daemon);
   c->tenant = "chat";
