@@ -280,9 +280,8 @@ void SetReference(CUtexref reference) {
 }  // namespace
 
 void Arrays() {
-  for (int round = 0; round < 130; ++round) {
-    BeginRound();
-    if (round % 3 == 2) {
+  while (NextRound(130)) {
+    if (numbers.Below(3) == 2) {
       OneMipmap();
     } else {
       OneArray();
@@ -292,9 +291,8 @@ void Arrays() {
 
 void Textures() {
   MakeArrays();
-  for (int round = 0; round < 150; ++round) {
-    BeginRound();
-    if (round % 4 == 3) {
+  while (NextRound(150)) {
+    if (numbers.Below(4) == 3) {
       OneSurface();
     } else {
       OneTexture();
@@ -304,8 +302,7 @@ void Textures() {
 }
 
 void TensorMaps() {
-  for (int round = 0; round < 250; ++round) {
-    BeginRound();
+  while (NextRound(250)) {
     alignas(256) unsigned char space[512];
     std::memset(space, kPattern, sizeof space);
     // The type wants 128 bytes of alignment since CUDA 13; the documentation says 64.

@@ -444,10 +444,9 @@ void Memset() {
 
 void Rounds(int count, void (*first)(), void (*second)()) {
   MakeArrays();
-  for (int round = 0; round < count; ++round) {
-    BeginRound();
+  while (NextRound(count)) {
     Reset();
-    (round % 4 == 3 ? second : first)();
+    (numbers.Below(4) == 3 ? second : first)();
     Settle();
     NoteContents();
   }

@@ -462,8 +462,7 @@ void AskEntry() {
 
 void Devices() {
   for (int attribute = 0; attribute <= 160; ++attribute) AskAttribute(attribute, 0);
-  for (int round = 0; round < 150; ++round) {
-    BeginRound();
+  while (NextRound(150)) {
     switch (numbers.Below(5)) {
       case 0:
         AskAttribute(numbers.Mostly<int>({1, 2, 16, 39, 75}, {0, -1, 1000, INT32_MAX}),
@@ -488,8 +487,7 @@ void Devices() {
 }
 
 void Contexts() {
-  for (int round = 0; round < 200; ++round) {
-    BeginRound();
+  while (NextRound(200)) {
     switch (numbers.Below(10)) {
       case 0:
       case 1:
@@ -511,14 +509,13 @@ void Contexts() {
         ContextSettings();
     }
     // A context is expensive.
-    if (round % 20 == 0) OwnContext();
+    if (numbers.Below(20) == 0) OwnContext();
   }
 }
 
 void WithoutContext() {
   cuCtxSetCurrent(nullptr);
-  for (int round = 0; round < 250; ++round) {
-    BeginRound();
+  while (NextRound(250)) {
     CallAnything();
     // Some calls make a context current, such as a launch into a stream.
     Out<CUcontext> current("context");
@@ -549,15 +546,13 @@ void Errors() {
 }
 
 void Entries() {
-  for (int round = 0; round < 400; ++round) {
-    BeginRound();
+  while (NextRound(400)) {
     AskEntry();
   }
 }
 
 void Resources() {
-  for (int round = 0; round < 60; ++round) {
-    BeginRound();
+  while (NextRound(60)) {
     Out<CUdevResource> whole("resource"), other("resource");
     CALL(cuDeviceGetDevResource, AnyDevice(), whole, numbers.Mostly<int>({1}, {0, 2, -1, 100}));
     CALL(cuCtxGetDevResource, numbers.Mostly<CUcontext>({fix.context}, {nullptr}), other,

@@ -36,8 +36,8 @@ CUDA_MEMSET_NODE_PARAMS AnyMemset() {
   memset.dst = Somewhere(numbers.Chance(80) ? fix.second : fix.device_memory).value;
   memset.elementSize = numbers.Mostly<unsigned>({1, 2, 4}, {0, 3, 8}, 10);
   memset.value = numbers.Mostly<unsigned>({0, 7, 255}, {256, 65536, UINT32_MAX}, 15);
-  memset.width = numbers.Mostly<std::size_t>({1, 16, 64}, {0, 1ull << 40, SIZE_MAX}, 10);
-  memset.height = numbers.Mostly<std::size_t>({1, 1, 4}, {0, SIZE_MAX}, 8);
+  memset.width = numbers.Mostly<std::size_t>({1, 16, 64}, {0}, 10);
+  memset.height = numbers.Mostly<std::size_t>({1, 1, 4}, {0, 2}, 8);
   memset.pitch = numbers.Mostly<std::size_t>({256, 512}, {0, 1, 3, 100}, 15);
   return memset;
 }
@@ -516,8 +516,7 @@ void MakeChild() {
 
 void Graphs() {
   MakeChild();
-  for (int round = 0; round < 60; ++round) {
-    BeginRound();
+  while (NextRound(60)) {
     Made made;
     Begin(&made);
     if (made.graph == nullptr) continue;
@@ -553,8 +552,7 @@ void Graphs() {
 
 void GraphNodes() {
   MakeChild();
-  for (int round = 0; round < 70; ++round) {
-    BeginRound();
+  while (NextRound(70)) {
     Made made;
     Begin(&made);
     if (made.graph == nullptr) continue;
@@ -592,8 +590,7 @@ void GraphNodes() {
 
 void GraphUpdates() {
   MakeChild();
-  for (int round = 0; round < 60; ++round) {
-    BeginRound();
+  while (NextRound(60)) {
     Made first, second;
     Begin(&first);
     if (first.graph == nullptr) continue;
@@ -629,8 +626,7 @@ void GraphUpdates() {
 }
 
 void UserObjects() {
-  for (int round = 0; round < 60; ++round) {
-    BeginRound();
+  while (NextRound(60)) {
     Out<CUuserObject> object("object");
     CALL(cuUserObjectCreate, object.MaybeNull(), As<void*>(&store_value, "value"),
          As(&DoNothing, "destroy"), numbers.Mostly<unsigned>({1, 2, 5}, {0}, 10),

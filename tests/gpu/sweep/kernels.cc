@@ -523,8 +523,7 @@ void Functions() {
       Out<int> value("value");
       CALL(cuFuncGetAttribute, value, attribute, function);
     }
-  for (int round = 0; round < 200; ++round) {
-    BeginRound();
+  while (NextRound(200)) {
     AskFunction();
     ResetFunctions();
   }
@@ -532,38 +531,33 @@ void Functions() {
 
 void Launches() {
   ResetFunctions();
-  for (int round = 0; round < 250; ++round) {
-    BeginRound();
+  while (NextRound(250)) {
     Launch();
   }
 }
 
 void LaunchAttributes() {
   ResetFunctions();
-  for (int round = 0; round < 250; ++round) {
-    BeginRound();
+  while (NextRound(250)) {
     LaunchEx();
   }
 }
 
 void OldLaunches() {
-  for (int round = 0; round < 40; ++round) {
-    BeginRound();
+  while (NextRound(40)) {
     OldLaunch();
   }
 }
 
 void Occupancy() {
   ResetFunctions();
-  for (int round = 0; round < 300; ++round) {
-    BeginRound();
+  while (NextRound(300)) {
     AskOccupancy();
   }
 }
 
 void Libraries() {
-  for (int round = 0; round < 50; ++round) {
-    BeginRound();
+  while (NextRound(50)) {
     switch (numbers.Below(5)) {
       case 0:
         LoadFile();
@@ -579,8 +573,7 @@ void Libraries() {
 }
 
 void Linking() {
-  for (int round = 0; round < 40; ++round) {
-    BeginRound();
+  while (NextRound(40)) {
     OneLink();
   }
 }

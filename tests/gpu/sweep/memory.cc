@@ -256,8 +256,7 @@ void ExportAddressRange() {
 }  // namespace
 
 void Memory() {
-  for (int round = 0; round < 160; ++round) {
-    BeginRound();
+  while (NextRound(160)) {
     switch (numbers.Below(5)) {
       case 0:
         AllocateDevice();
@@ -275,8 +274,7 @@ void Memory() {
 }
 
 void Managed() {
-  for (int round = 0; round < 160; ++round) {
-    BeginRound();
+  while (NextRound(160)) {
     if (numbers.Chance(25)) {
       AllocateManaged();
     } else {
@@ -296,8 +294,7 @@ void Pointers() {
       {freed, "freed"}};
   for (const Named<CUdeviceptr>& pointer : pointers)
     for (int attribute = 0; attribute <= 22; ++attribute) AskPointer(attribute, pointer);
-  for (int round = 0; round < 100; ++round) {
-    BeginRound();
+  while (NextRound(100)) {
     switch (numbers.Below(3)) {
       case 0:
         AskPointer(AnyAttribute(), AnyPointer());
@@ -312,8 +309,7 @@ void Pointers() {
 }
 
 void Sharing() {
-  for (int round = 0; round < 100; ++round) {
-    BeginRound();
+  while (NextRound(100)) {
     switch (numbers.Below(3)) {
       case 0: {
         CUipcMemHandle handle;

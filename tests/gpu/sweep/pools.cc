@@ -333,8 +333,7 @@ void GraphWithMemory() {
 }  // namespace
 
 void Pools() {
-  for (int round = 0; round < 100; ++round) {
-    BeginRound();
+  while (NextRound(100)) {
     switch (numbers.Below(4)) {
       case 0:
         PoolOfLocation();
@@ -349,8 +348,7 @@ void Pools() {
 }
 
 void GraphMemory() {
-  for (int round = 0; round < 80; ++round) {
-    BeginRound();
+  while (NextRound(80)) {
     if (numbers.Chance(50)) {
       AskGraphMemory();
     } else {
@@ -360,8 +358,7 @@ void GraphMemory() {
 }
 
 void VirtualMemory() {
-  for (int round = 0; round < 60; ++round) {
-    BeginRound();
+  while (NextRound(60)) {
     switch (numbers.Below(4)) {
       case 0:
         AskGranularity();

@@ -411,8 +411,7 @@ void OneCapture() {
 }  // namespace
 
 void Streams() {
-  for (int round = 0; round < 120; ++round) {
-    BeginRound();
+  while (NextRound(120)) {
     switch (numbers.Below(10)) {
       case 0:
       case 1:
@@ -430,8 +429,7 @@ void Streams() {
 }
 
 void StreamMemory() {
-  for (int round = 0; round < 150; ++round) {
-    BeginRound();
+  while (NextRound(150)) {
     ResetValues();
     if (numbers.Chance(70)) {
       OneValue();
@@ -444,8 +442,7 @@ void StreamMemory() {
 }
 
 void Events() {
-  for (int round = 0; round < 60; ++round) {
-    BeginRound();
+  while (NextRound(60)) {
     OneEvent();
   }
   const auto none = As<CUevent>(nullptr, "null");
@@ -457,8 +454,7 @@ void Events() {
 }
 
 void Captures() {
-  for (int round = 0; round < 100; ++round) {
-    BeginRound();
+  while (NextRound(100)) {
     OneCapture();
   }
 }

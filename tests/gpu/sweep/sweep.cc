@@ -12,6 +12,7 @@ namespace {
 
 std::string family;
 std::uint64_t family_seed = 0;
+RoundRange rounds;
 int round_number = 0;
 int step = 0;
 std::string line;
@@ -71,17 +72,30 @@ std::uint64_t Digest(const void* bytes, std::size_t size) {
   return hash;
 }
 
-void BeginFamily(const char* name, std::uint64_t seed) {
+void BeginFamily(const char* name, std::uint64_t seed, RoundRange wanted) {
   family = name;
   family_seed = seed ^ Digest(name, std::strlen(name));
-  round_number = step = 0;
+  rounds = wanted;
+  round_number = rounds.first - 1;
+  step = 0;
   numbers = Random(family_seed);
 }
 
-void BeginRound() {
+bool NextRound(int count) {
+  const CUresult left = cuCtxSynchronize();
+  // The errors that make a context useless, from cudaErrorIllegalAddress on.
+  if (left == CUDA_ERROR_ASSERT ||
+      (left >= CUDA_ERROR_HARDWARE_STACK_ERROR && left <= CUDA_ERROR_LAUNCH_FAILED) ||
+      left == CUDA_ERROR_ILLEGAL_ADDRESS) {
+    Note("the context is lost: " + ErrorName(left));
+    std::fflush(stdout);
+    std::_Exit(kContextLost);
+  }
+  if (round_number >= count || round_number >= rounds.last) return false;
   ++round_number;
   step = 0;
   numbers = Random(family_seed + static_cast<std::uint64_t>(round_number) * 0x632be59bd9b4e019);
+  return true;
 }
 
 void Note(const std::string& text) { std::printf("%s: %s\n", Key().c_str(), text.c_str()); }

@@ -7,6 +7,7 @@
 #define CUDA_ENABLE_DEPRECATED
 #include <cuda.h>
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -53,8 +54,18 @@ class Random {
 
 extern Random numbers;
 
-// Begins the next round of the family.
-void BeginRound();
+// The rounds that the process does. The others are left out.
+struct RoundRange {
+  int first = 1;
+  int last = INT_MAX;
+};
+// The exit code of a process whose context is lost, natively or not.
+constexpr int kContextLost = 3;
+
+void BeginFamily(const char* name, std::uint64_t seed, RoundRange rounds);
+// Begins the next round of the family. Returns false after the last of `count` rounds. Ends the
+// process with kContextLost if the work of the round before has left an error that stays.
+bool NextRound(int count);
 // Prints a line that is no call: what the calls before it left behind.
 void Note(const std::string& text);
 std::string Format(const char* format, ...) __attribute__((format(printf, 1, 2)));
