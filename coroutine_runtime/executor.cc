@@ -40,6 +40,7 @@ Executor::Executor(std::function<void()> wake) : wake_(std::move(wake)) {}
 Executor::~Executor() {
   // Destroying a frame may release objects, but resumes no coroutine. So the order does not matter.
   waiters_.clear();
+  pauses_.clear();
   while (!roots_.empty()) {
     const std::coroutine_handle<> root = roots_.back();
     roots_.pop_back();
@@ -86,8 +87,8 @@ size_t Executor::Poll() {
     for (std::function<void()>& function : functions) function();
     ran += functions.size();
   }
-  if (!waiters_.empty()) {
-    // A resumed task may wait again or spawn others, so the list is updated before any task runs.
+  if (!waiters_.empty() || !pauses_.empty()) {
+    // A resumed task may wait again or spawn others, so the lists are updated before any task runs.
     ready_.clear();
     size_t kept = 0;
     for (FenceAwaiter* waiter : waiters_) {
@@ -99,10 +100,24 @@ size_t Executor::Poll() {
       }
     }
     waiters_.resize(kept);
+    if (!pauses_.empty()) {
+      const auto now = std::chrono::steady_clock::now();
+      std::erase_if(pauses_, [this, now](const Pausing& pausing) {
+        if (!aborted_ && pausing.end > now) return false;
+        ready_.push_back(pausing.task);
+        return true;
+      });
+    }
     ran += ready_.size();
     for (const std::coroutine_handle<>& awaiting : ready_) awaiting.resume();
   }
   return ran;
+}
+
+std::chrono::steady_clock::time_point Executor::next_pause_end() const {
+  auto first = std::chrono::steady_clock::time_point::max();
+  for (const Pausing& pausing : pauses_) first = std::min(first, pausing.end);
+  return first;
 }
 
 bool Executor::ClientHasWritten() const {

@@ -4,11 +4,13 @@
 // The owner calls Poll() whenever it has nothing else to do. While waiting() is not 0, a task may
 // become ready without any call, because the GPU writes a fence. So the owner may then sleep only
 // for a short time, unless the device announces the fences that it writes (AddressSpace::Announce)
-// and waiting_for_others() is 0. A client that writes a fence wakes the owner.
+// and waiting_for_others() is 0. A client that writes a fence wakes the owner. The owner sleeps no
+// longer than until next_pause_end().
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
@@ -71,8 +73,29 @@ class Executor {
     return FenceAwaiter(*this, fence, value, FenceAwaiter::kClient);
   }
 
+  // co_await executor.Pause(time): goes on in the first Poll() after that time.
+  class PauseAwaiter {
+   public:
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> awaiting) {
+      executor_.pauses_.push_back({end_, awaiting});
+    }
+    void await_resume() const noexcept {}
+
+   private:
+    friend class Executor;
+    PauseAwaiter(Executor& executor, std::chrono::steady_clock::time_point end)
+        : executor_(executor), end_(end) {}
+
+    Executor& executor_;
+    const std::chrono::steady_clock::time_point end_;
+  };
+  PauseAwaiter Pause(std::chrono::nanoseconds time) {
+    return PauseAwaiter(*this, std::chrono::steady_clock::now() + time);
+  }
+
   // Runs the posted functions, and resumes the tasks whose fences are reached in the order in which
-  // they began to wait. Returns how many it ran; 0 if nothing was ready. Owner only, and not from
+  // they began to wait, and those whose pauses are over. Returns how many it ran; 0 if nothing was ready. Owner only, and not from
   // within a task.
   size_t Poll();
 
@@ -86,11 +109,17 @@ class Executor {
   size_t waiting_for_others() const { return waiting_for_[FenceAwaiter::kOthers]; }
   // And with ReachedByClient(). Owner only.
   size_t waiting_for_client() const { return waiting_for_[FenceAwaiter::kClient]; }
+  // When the next pause ends; time_point::max() if no task pauses. Owner only.
+  std::chrono::steady_clock::time_point next_pause_end() const;
   // Whether the client has written one of these fences, so Poll() has something to do. Owner only.
   bool ClientHasWritten() const;
 
  private:
   struct Root;
+  struct Pausing {
+    std::chrono::steady_clock::time_point end;
+    std::coroutine_handle<> task;
+  };
   static Root Run(Executor* executor, Task<void> task);
 
   const std::function<void()> wake_;
@@ -104,6 +133,7 @@ class Executor {
   std::vector<FenceAwaiter*>
       waiters_;  // in order of arrival; the awaiters live in the frames of their tasks
   std::array<size_t, 3> waiting_for_{};  // by writer
+  std::vector<Pausing> pauses_;
   std::vector<std::coroutine_handle<>> ready_;
   std::vector<std::coroutine_handle<>> roots_;
 };

@@ -1,9 +1,21 @@
 #include "coroutine_runtime/parking.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "policy/status_macros.h"
+
 namespace detshare {
+namespace {
+
+// The pauses between two readings of a word: a part of the time that the wait has taken, so that a
+// short wait ends at once and a long one costs little. The longest pause keeps 0.05 % of a GPU's
+// time for the readings of a stream.
+constexpr int kPausePart = 8;
+constexpr std::chrono::milliseconds kLongestPause(2);
+
+}  // namespace
 
 // A recording of a marker that is parked.
 struct Parking::Point : Marker::ParkedPoint {
@@ -51,6 +63,34 @@ Task<void> Parking::Watch(Parking* self, const std::atomic<uint64_t>* fence, uin
   if (reached) self->Pump();
 }
 
+Task<void> Parking::WatchWord(Parking* self, std::shared_ptr<Lane> lane, AddressSpace* space,
+                              std::shared_ptr<Word> word) {
+  FencePool& fences = self->fences_.try_emplace(space, *space).first->second;
+  absl::StatusOr<FenceLease> read = fences.Acquire();
+  absl::StatusOr<FenceLease> value = fences.Acquire();
+  absl::Status status = read.ok() ? value.status() : read.status();
+  const auto begin = std::chrono::steady_clock::now();
+  while (status.ok() && !word->over) {
+    CopyRequest request;
+    request.source = word->wait.address;
+    request.destination = reinterpret_cast<DeviceAddress>(value->fence());
+    request.width = static_cast<uint64_t>(word->wait.bytes());
+    status = lane->queue->Copy(*space, request);
+    const uint64_t number = read->Next();
+    if (status.ok()) status = lane->queue->WriteFence(*space, read->fence(), number);
+    if (!status.ok()) break;
+    if (!co_await self->executor_.Reached(read->fence(), number)) co_return;
+    // Relaxed: the fence orders it.
+    word->over |= word->wait.Satisfied(value->fence()->load(std::memory_order_relaxed));
+    if (word->over) break;
+    co_await self->executor_.Pause(std::min<std::chrono::nanoseconds>(
+        (std::chrono::steady_clock::now() - begin) / kPausePart, kLongestPause));
+  }
+  self->error_.Update(status);
+  word->over = true;
+  self->Pump();
+}
+
 void Parking::Add(const std::shared_ptr<Lane>& lane, Item item) {
   item.bytes += sizeof(Item);
   bytes_ += item.bytes;
@@ -72,7 +112,14 @@ Parking::Item Parking::Take(Lane& lane) {
 
 void Parking::Run(Lane& lane, Item item) {
   absl::Status status;
-  if (item.fence != nullptr) {
+  if (item.word != nullptr) {
+    if (!std::exchange(item.word->over, true)) {
+      status = lane.queue->MemoryOps(*item.space, {&item.word->wait, 1});
+    } else if ((item.word->wait.flags & MemoryOp::kWaitFlush) != 0) {
+      const MemoryOp flush{MemoryOp::kFlushRemoteWrites};
+      status = lane.queue->MemoryOps(*item.space, {&flush, 1});
+    }
+  } else if (item.fence != nullptr) {
     if (item.fence->load(std::memory_order_acquire) < item.value)
       status = lane.queue->WaitFence(*item.space, item.fence, item.value);
   } else if (item.work) {
@@ -112,6 +159,11 @@ bool Parking::PumpOnce() {
       if (first.fence != nullptr && first.fence->load(std::memory_order_acquire) < first.value) {
         if (!std::exchange(first.watched, true))
           executor_.Spawn(Watch(this, first.fence, first.value));
+        break;
+      }
+      if (first.word != nullptr && !first.word->over) {
+        if (!std::exchange(first.watched, true))
+          executor_.Spawn(WatchWord(this, lane, first.space, first.word));
         break;
       }
       if (first.point != nullptr && !first.point->submitted) break;
@@ -206,11 +258,31 @@ absl::Status ParkingQueue::WaitFence(AddressSpace& space, const std::atomic<uint
 
 absl::Status ParkingQueue::MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) {
   Queue* const queue = lane_->queue.get();
-  if (passes()) return queue->MemoryOps(space, operations);
-  return Park(operations.size() * sizeof(MemoryOp),
-              [queue, &space, own = std::vector<MemoryOp>(operations.begin(), operations.end())] {
-                return queue->MemoryOps(space, own);
-              });
+  while (!operations.empty()) {
+    if (operations.front().is_wait()) {
+      Parking::Item item;
+      item.word = std::make_shared<Parking::Word>(Parking::Word{operations.front()});
+      item.space = &space;
+      parking_.Add(lane_, std::move(item));
+      operations.remove_prefix(1);
+      continue;
+    }
+    const auto others = operations.first(
+        std::find_if(operations.begin(), operations.end(), std::mem_fn(&MemoryOp::is_wait)) -
+        operations.begin());
+    operations.remove_prefix(others.size());
+    if (passes()) {
+      DETSHARE_RETURN_IF_ERROR(queue->MemoryOps(space, others));
+    } else {
+      DETSHARE_RETURN_IF_ERROR(
+          Park(others.size() * sizeof(MemoryOp),
+               [queue, &space, own = std::vector<MemoryOp>(others.begin(), others.end())] {
+                 return queue->MemoryOps(space, own);
+               }));
+    }
+  }
+  if (!passes()) parking_.Pump();
+  return absl::OkStatus();
 }
 
 absl::Status ParkingQueue::Record(Marker& marker) {

@@ -1,12 +1,14 @@
-// Keeps work that waits for its client in the daemon.
+// Keeps work that waits for its client, or for a word of memory, in the daemon.
 //
 // The hardware executes streams on a few channels, and a channel executes its commands one after the
 // other. If a stream waited for its client there, streams that share its channel would wait, too, of
 // this session and of others. The client may wait for one of them before it lets the stream go on.
+// The same holds for a stream that waits for a value in memory (cuStreamWaitValue32), which other
+// work or the client writes.
 //
 // So every queue of a session is a ParkingQueue. It passes its work on to a queue of the device. From
-// a wait for the client on that is not over yet, it keeps work itself (it is parked), until the wait
-// is over:
+// a wait on that is not over yet, it keeps work itself (it is parked), until the wait is over. It
+// reads a word behind its earlier work, again and again, until the word ends the wait:
 //
 //     queue A:  work 1   wait for the client   work 2   Record(m)
 //     queue B:  work 3   Wait(m)   work 4
@@ -33,18 +35,20 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/fence_pool.h"
 
 namespace detshare {
 
 class ParkingQueue;
 
-// The parked queues of a session. Outlives them and the executor's tasks.
+// The parked queues of a session. Outlives them, the executor's tasks and the address spaces.
 class Parking {
  public:
   // What a session keeps at most.
@@ -75,11 +79,17 @@ class Parking {
  private:
   friend class ParkingQueue;
   struct Point;
+  // A wait for a word of memory.
+  struct Word {
+    MemoryOp wait;
+    bool over = false;
+  };
   struct Item {
-    // A wait for the client, for a parked marker, or work.
+    // A wait for the client, for a word, or for a parked marker, or work.
     const std::atomic<uint64_t>* fence = nullptr;
     uint64_t value = 0;
-    bool watched = false;  // a task waits for the fence
+    std::shared_ptr<Word> word;
+    bool watched = false;  // a task waits for the fence or the word
     std::shared_ptr<Point> point;
     std::function<absl::Status()> work;
     AddressSpace* space = nullptr;
@@ -93,6 +103,9 @@ class Parking {
   };
 
   static Task<void> Watch(Parking* self, const std::atomic<uint64_t>* fence, uint64_t value);
+  // Reads the word behind the earlier work of the lane until it ends the wait.
+  static Task<void> WatchWord(Parking* self, std::shared_ptr<Lane> lane, AddressSpace* space,
+                              std::shared_ptr<Word> word);
   void Add(const std::shared_ptr<Lane>& lane, Item item);
   // Passes on what waits for nothing any more, and watches the fences for which the rest waits.
   void Pump();
@@ -107,7 +120,8 @@ class Parking {
 
   Executor& executor_;
   const size_t max_bytes_;
-  std::vector<std::shared_ptr<Lane>> lanes_;  // those with items
+  std::map<AddressSpace*, FencePool> fences_;  // for reading words; end after the spaces
+  std::vector<std::shared_ptr<Lane>> lanes_;   // those with items
   size_t bytes_ = 0;
   bool pumping_ = false, again_ = false;  // Pump() is at work, and was called again meanwhile
   absl::Status error_;

@@ -339,6 +339,9 @@ void SessionWorker::Loop(SessionDriver& driver) {
       timeout = std::min<nanoseconds>(timeout, kClientSleep);
     }
     if (call_waits_) timeout = std::min<nanoseconds>(timeout, kFullSleep);
+    if (const SteadyClock::time_point end = session.executor().next_pause_end();
+        end != SteadyClock::time_point::max())
+      timeout = std::clamp<nanoseconds>(end - now, nanoseconds(0), timeout);
     // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
     const bool alive = session.reader().Sleep(timeout, [this, &session] {
       return session.executor().ClientHasWritten() || stop_.load(std::memory_order_acquire) ||

@@ -1,6 +1,7 @@
 #include "coroutine_runtime/executor.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -113,6 +114,34 @@ TEST_CASE("Posted functions run in order, whichever thread posts them, and wake 
   CHECK(executor.Poll() == 1);
   CHECK(log == "abd");
   CHECK(executor.Poll() == 0);
+}
+
+Task<void> PauseThenAdd(Executor* executor, std::chrono::nanoseconds time, std::string* log,
+                        char mark) {
+  co_await executor->Pause(time);
+  *log += mark;
+}
+
+TEST_CASE("A pause ends in the first poll after its time, and when waits are aborted") {
+  constexpr auto kNone = std::chrono::steady_clock::time_point::max();
+  Executor executor;
+  std::string log;
+  CHECK(executor.next_pause_end() == kNone);
+  executor.Spawn(PauseThenAdd(&executor, std::chrono::hours(2), &log, 'a'));
+  const auto long_end = executor.next_pause_end();
+  CHECK(long_end > std::chrono::steady_clock::now() + std::chrono::hours(1));
+  executor.Spawn(PauseThenAdd(&executor, std::chrono::microseconds(1), &log, 'b'));
+  CHECK(executor.next_pause_end() < long_end);
+  CHECK(executor.waiting() == 0);
+  std::this_thread::sleep_until(executor.next_pause_end());
+  CHECK(executor.Poll() == 1);
+  CHECK(log == "b");
+  CHECK(executor.next_pause_end() == long_end);
+  CHECK(executor.Poll() == 0);
+  executor.AbortWaits();
+  CHECK(executor.Poll() == 1);
+  CHECK(log == "ba");
+  CHECK(executor.next_pause_end() == kNone);
 }
 
 TEST_CASE("The end of the executor releases what its tasks hold, without running them") {

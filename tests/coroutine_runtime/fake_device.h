@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -271,6 +272,7 @@ class FakeDevice : public Device {
     uint64_t tag = 0;         // dynamic_shared_bytes of a launch, or the width of a copy
   };
   std::vector<Operation> operations;
+  const uint64_t* word = nullptr;  // copies move bytes only from here
   // The history of each fence value.
   std::map<std::pair<const std::atomic<uint64_t>*, uint64_t>, History> fences;
   std::vector<FakeQueue*> queues;      // the living queues
@@ -349,6 +351,11 @@ inline absl::Status FakeQueue::Launch(AddressSpace&, Kernel&, const LaunchShape&
 inline absl::Status FakeQueue::Copy(AddressSpace&, const CopyRequest& request) {
   absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));
   device_.operations.back().tag = request.width;
+  if (device_.word != nullptr && request.source == reinterpret_cast<DeviceAddress>(device_.word))
+    items_.push_back({nullptr, [request] {
+                        std::memcpy(reinterpret_cast<void*>(request.destination),
+                                    reinterpret_cast<const void*>(request.source), request.width);
+                      }});
   return status;
 }
 inline absl::Status FakeQueue::Fill(AddressSpace&, const FillRequest&) {

@@ -1,8 +1,10 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <deque>
 #include <optional>
+#include <thread>
 
 #include "tests/coroutine_runtime/fake_device.h"
 
@@ -241,6 +243,44 @@ TEST_CASE_METHOD(GpuCoroutineFixture,
   Stream(1, {.legacy_default = true});
   REQUIRE(Launch(1).ok());
   CHECK(device.queues_made == made);
+}
+
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "A stream that waits for a word in memory holds up no queue of the device") {
+  Stream(1);
+  Stream(2);
+  uint64_t word = 4;
+  device.word = &word;
+  const MemoryOp operations[] = {
+      {MemoryOp::kWait32, MemoryOp::kEqual, reinterpret_cast<uint64_t>(&word), 5},
+      {MemoryOp::kWrite32, 0, reinterpret_cast<uint64_t>(&word), 6}};
+  REQUIRE(coroutine->MemoryOps(1, operations).ok());
+  REQUIRE(Launch(1).ok());
+  REQUIRE(Launch(2).ok());
+  // Only the reading of the word and the other stream's launch are on the device.
+  CHECK(device.operations.size() == 2);
+  const auto read_once = [&] {
+    device.RunAll();
+    std::this_thread::sleep_until(executor.next_pause_end() == executor.next_pause_end().max()
+                                      ? std::chrono::steady_clock::now()
+                                      : executor.next_pause_end());
+    executor.Poll();
+  };
+  for (int i = 0; i < 8; ++i) read_once();
+  const size_t readings = device.operations.size();
+  CHECK(readings > 3);
+  CHECK(executor.waiting() == 1);
+
+  word = 5;
+  for (int i = 0; i < 3; ++i) read_once();
+  CHECK(executor.waiting() == 0);
+  CHECK(executor.next_pause_end() == executor.next_pause_end().max());
+  // The write and the launch. What the device writes is not modelled.
+  CHECK(device.operations.size() == readings + 2);
+  word = 0;
+  read_once();
+  CHECK(device.operations.size() == readings + 2);
+  CHECK(parking.error().ok());
 }
 
 TEST_CASE_METHOD(GpuCoroutineFixture, "A fault ends operations and waits") {

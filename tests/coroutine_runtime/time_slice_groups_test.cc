@@ -121,7 +121,8 @@ TEST_CASE_METHOD(GroupFixture, "All work of an urgent session runs in the urgent
   Launch();
   Copy();
   REQUIRE(coroutine->Fill(1, {}).ok());
-  REQUIRE(coroutine->MemoryOps(1, {}).ok());
+  const MemoryOp write{MemoryOp::kWrite32};
+  REQUIRE(coroutine->MemoryOps(1, {&write, 1}).ok());
   LaunchGraph();
   REQUIRE(coroutine->RecordEvent(1, 1, &fences[0], 1).ok());
   REQUIRE(coroutine->WaitEvent(2, 1).ok());
