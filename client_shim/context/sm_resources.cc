@@ -23,18 +23,17 @@ Grain GrainOf(const SmTopology& topology, unsigned int flags) {
   return topology.compute_major == 7 ? Grain{2, 2} : Grain{1, 1};
 }
 
-// The number of sets of `step` SMs on the device that each lie within one GPC.
-uint32_t StepsOf(const SmTopology& topology, const SmSet& input, uint32_t step) {
-  // A set that was joined from a split is as good as its groups.
-  if (step <= 2 || topology.gpc_of_tpc.empty() || input.split != 0 ||
-      input.count != topology.sm_count) {
-    return input.count / step;
+// The number of groups of `size` SMs that the set has. Groups of one step each lie within one GPC;
+// larger ones may also have SMs of several GPCs, and those that belong to none.
+uint32_t GroupsOf(const SmTopology& topology, const SmSet& input, uint32_t size, uint32_t step) {
+  if (size > step || step <= 2 || topology.gpc_of_tpc.empty() || input.count != topology.sm_count) {
+    return input.count / size;
   }
   std::array<uint32_t, 256> sms{};
   for (const char gpc : topology.gpc_of_tpc) sms[static_cast<uint8_t>(gpc)] += 2;
-  uint32_t steps = 0;
-  for (const uint32_t count : sms) steps += count / step;
-  return steps;
+  uint32_t groups = 0;
+  for (const uint32_t count : sms) groups += count / step;
+  return groups;
 }
 
 }  // namespace
@@ -66,20 +65,18 @@ CUresult SplitSms(const SmTopology& topology, const SmSet& input, unsigned int f
                   unsigned int least, CUdevResource* result, unsigned int* groups,
                   CUdevResource* remaining) {
   static std::atomic<uint32_t> next_split{1};
+  // The driver ignores flags that it does not know. The two that it knows exclude each other.
   constexpr unsigned int kKnown = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
                                   CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
-  if ((flags & ~kKnown) != 0 || least > input.count) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & kKnown) == kKnown) return CUDA_ERROR_INVALID_VALUE;
+  if (result != nullptr && *groups == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (least > input.count) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   // A set that a split made can only be split again through a green context.
   if (input.split != 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   const Grain grain = GrainOf(topology, flags);
   uint32_t size = std::max<uint32_t>(least, grain.least);
-  // A cluster of the largest size has 16 blocks, and each may need an SM.
-  if ((flags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE) != 0 &&
-      topology.compute_major >= 9) {
-    size = std::max<uint32_t>(size, 16);
-  }
-  size = (size + grain.step - 1) / grain.step * grain.step;
-  const uint32_t possible = StepsOf(topology, input, grain.step) / (size / grain.step);
+  size = std::min((size + grain.step - 1) / grain.step * grain.step, input.count);
+  const uint32_t possible = GroupsOf(topology, input, size, grain.step);
   if (result == nullptr) {
     *groups = possible;
     return CUDA_SUCCESS;

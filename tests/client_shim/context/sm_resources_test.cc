@@ -1,5 +1,6 @@
 #include "client_shim/context/sm_resources.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct Split {
 
 Split SplitBy(const SmTopology& topology, unsigned least, unsigned flags = 0, unsigned max = 1000) {
   Split split;
-  split.groups.resize(max);
+  split.groups.resize(std::max(max, 1u));
   unsigned count = max;
   split.result = SplitSms(topology, WholeDevice(topology), flags, least, split.groups.data(),
                           &count, &split.remaining);
@@ -84,12 +85,38 @@ TEST_CASE("The number of groups can be asked for without making them") {
   const SmTopology topology = H200();
   unsigned count = 0;
   CHECK(SplitSms(topology, WholeDevice(topology), 0, 64, nullptr, &count, nullptr) == CUDA_SUCCESS);
-  CHECK(count == 1);
+  CHECK(count == 2);
 }
 
-TEST_CASE("More SMs than there are, and unknown flags, are refused") {
-  CHECK(SplitBy(H200(), 133).result == CUDA_ERROR_INVALID_VALUE);
-  CHECK(SplitBy(H200(), 8, 4).result == CUDA_ERROR_INVALID_VALUE);
+TEST_CASE("Groups of more than 8 SMs may use the SMs of several GPCs") {
+  CHECK(SplitBy(H200(), 9).groups.size() == 8);
+  CHECK(SplitBy(H200(), 9).remaining.sm.smCount == 4);
+  CHECK(SplitBy(H200(), 32).groups.size() == 4);
+  CHECK(SplitBy(H200(), 64).groups.size() == 2);
+}
+
+TEST_CASE("All SMs can be one group, although their number is no multiple of 8") {
+  const Split split = SplitBy(H200(), 132);
+  REQUIRE(split.groups.size() == 1);
+  CHECK(split.groups[0].sm.smCount == 132);
+  CHECK(split.remaining.type == CU_DEV_RESOURCE_TYPE_INVALID);
+}
+
+TEST_CASE("Groups for the largest clusters have the usual sizes on an H200") {
+  constexpr unsigned kClusters = CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+  CHECK(SplitBy(H200(), 1, kClusters).groups.size() == 15);
+  CHECK(SplitBy(H200(), 9, kClusters).groups.size() == 8);
+}
+
+TEST_CASE("More SMs than there are, no groups, and flags that exclude each other are refused") {
+  CHECK(SplitBy(H200(), 133).result == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  CHECK(SplitBy(H200(), 8, 0, 0).result == CUDA_ERROR_INVALID_VALUE);
+  CHECK(SplitBy(H200(), 8, 3).result == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("Unknown flags are ignored") {
+  CHECK(SplitBy(H200(), 8, 4).groups.size() == 15);
+  CHECK(SplitBy(H200(), 8, 0x80000001).groups.size() == 16);
 }
 
 TEST_CASE("A resource that a split made is not split again") {

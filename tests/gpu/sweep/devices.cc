@@ -576,7 +576,7 @@ void Resources() {
     for (unsigned i = 0; i < count.value; ++i) Note("group: " + Show(groups[i]));
     Out<CUdevResourceDesc> description("description");
     CALL(cuDevResourceGenerateDesc, description, As(groups, "groups"),
-         numbers.Mostly<unsigned>({1, count.value}, {0}));
+         numbers.Mostly<unsigned>({1, count.value}, {1}));
     Out<CUgreenCtx> green("green");
     if (description.Or(nullptr) == nullptr) continue;
     CALL(cuGreenCtxCreate, green, description.value, AnyDevice(),

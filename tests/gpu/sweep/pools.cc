@@ -14,8 +14,7 @@ CUmemPoolProps AnyPool() {
       static_cast<CUmemAllocationHandleType>(numbers.Mostly<int>({0, 1}, {2, 4, 8, 3, -1}, 10));
   properties.location =
       numbers.Chance(85) ? CUmemLocation{CU_MEM_LOCATION_TYPE_DEVICE, 0} : AnyLocation();
-  properties.maxSize =
-      numbers.Mostly<std::size_t>({0, 0, 32 * kMiB, 4 * kMiB}, {1, 100, SIZE_MAX}, 10);
+  properties.maxSize = numbers.Mostly<std::size_t>({0, 0, 32 * kMiB, 4 * kMiB}, {1, 100, 4096}, 10);
   properties.usage = static_cast<unsigned short>(numbers.Mostly<int>({0}, {1, 2, 0x8000}, 8));
   return properties;
 }
