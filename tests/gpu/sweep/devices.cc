@@ -303,9 +303,9 @@ void CallAnything() {
       CALL(cuMemHostGetDevicePointer, memory, At(fix.pinned, 0), 0);
       break;
     case 10: {
-      Out<CUstream> stream("made");
-      CALL(cuStreamCreate, stream, 0);
-      if (stream.Or(nullptr) != nullptr) cuStreamDestroy(stream.value);
+      // A failed call leaves a handle that means nothing.
+      CUstream stream = nullptr;
+      if (CALL(cuStreamCreate, As(&stream, "&made"), 0) == CUDA_SUCCESS) cuStreamDestroy(stream);
       break;
     }
     case 11:
@@ -587,20 +587,22 @@ void Resources() {
     CALL(cuGreenCtxGetDevResource, made, own, numbers.Mostly<int>({1}, {0, 2}));
     Out<CUcontext> context("context");
     CALL(cuCtxFromGreenCtx, context, made);
-    Out<CUstream> stream("stream");
-    CALL(cuGreenCtxStreamCreate, stream, made, numbers.Mostly<unsigned>({1}, {0, 2, 3}),
-         numbers.Mostly<int>({0, -1}, {-5, 5, 100}));
-    if (stream.Or(nullptr) != nullptr) {
+    CUstream stream = nullptr;
+    const CUresult streamed =
+        CALL(cuGreenCtxStreamCreate, As(&stream, "&stream"), made,
+             numbers.Mostly<unsigned>({1}, {0, 2, 3}), numbers.Mostly<int>({0, -1}, {-5, 5, 100}));
+    // A failed call leaves a handle that means nothing.
+    if (streamed == CUDA_SUCCESS) {
       Out<CUgreenCtx> of_stream("green");
-      CALL(cuStreamGetGreenCtx, stream.value, of_stream);
+      CALL(cuStreamGetGreenCtx, stream, of_stream);
       Out<int> priority("priority");
-      CALL(cuStreamGetPriority, stream.value, priority);
-      CALL(cuLaunchKernel, As(fix.nothing, "nothing"), 4, 1, 1, 32, 1, 1, 0, stream.value, nullptr,
+      CALL(cuStreamGetPriority, stream, priority);
+      CALL(cuLaunchKernel, As(fix.nothing, "nothing"), 4, 1, 1, 32, 1, 1, 0, stream, nullptr,
            nullptr);
       CALL(cuGreenCtxRecordEvent, made, AnyEvent());
       CALL(cuGreenCtxWaitEvent, made, AnyEvent());
-      CALL(cuStreamSynchronize, stream.value);
-      CALL(cuStreamDestroy, stream.value);
+      CALL(cuStreamSynchronize, stream);
+      CALL(cuStreamDestroy, stream);
     }
     CALL(cuGreenCtxDestroy, made);
   }
