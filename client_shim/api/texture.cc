@@ -178,13 +178,6 @@ CUresult DescribeResource(const CUDA_RESOURCE_DESC& resource, uint16_t device,
     }
     case CU_RESOURCE_TYPE_PITCH2D: {
       const auto& pitched = resource.res.pitch2D;
-      uint64_t row;
-      if (pitched.width == 0 || pitched.height == 0 ||
-          __builtin_mul_overflow(pitched.width, ChannelBytes(pitched.format) * pitched.numChannels,
-                                 &row) ||
-          row > pitched.pitchInBytes) {
-        return CUDA_ERROR_INVALID_VALUE;
-      }
       args->width = pitched.width;
       args->height = pitched.height;
       args->pitch = pitched.pitchInBytes;
@@ -311,6 +304,9 @@ CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject 
 
 CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
                                             unsigned numChannels, CUdevice dev) {
+  // The driver looks at the device last.
+  if (ChannelBytes(format) == 0 || (numChannels != 1 && numChannels != 2 && numChannels != 4))
+    return CUDA_ERROR_INVALID_VALUE;
   if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   wire::cuDeviceGetTexture1DLinearMaxWidth_Reply reply{};
   const CUresult result = session().Call(

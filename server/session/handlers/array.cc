@@ -14,7 +14,6 @@
 #include "coroutine_runtime/quota.h"
 #include "policy/status_macros.h"
 #include "server/session/handlers/common.h"
-#include "server/session/handlers/extent.h"
 #include "server/session/session_images.h"
 #include "server/session/session_limits.h"
 
@@ -57,17 +56,19 @@ absl::Status ReadMemoryResource(Session& session, const wire::cuTexObjectCreate&
   resource->address = args.address;
   resource->format = args.format;
   resource->channels = args.channels;
-  uint64_t bytes = args.bytes;
   if (resource->kind == Kind::kPitched) {
-    uint64_t row = 0;
-    if (args.width == 0 || args.height == 0 || __builtin_mul_overflow(args.width, texel, &row) ||
-        !PitchedExtent({row, args.height, 1}, args.pitch, 0, &bytes)) {
-      return InvalidValue("rows that are empty, overlap or are too long");
+    // Rows may be empty and may overlap, as with the driver.
+    uint64_t row, rows;
+    if (args.height == 0 || __builtin_mul_overflow(args.width, texel, &row) ||
+        __builtin_mul_overflow(args.pitch, args.height, &rows)) {
+      return InvalidValue("no rows, or rows that are too long");
     }
+  } else if (args.bytes == 0) {
+    return InvalidValue("an empty texture");
   }
   // A texture may be larger than the memory in which it begins, as with the driver. A fetch from
   // beyond is what a load of a kernel from there is.
-  if (bytes == 0 || !session.device().space->Contains(args.address, 1))
+  if (!session.device().space->Contains(args.address, 1))
     return InvalidValue("an address outside the session's memory");
   resource->bytes = args.bytes;
   resource->width = args.width;
@@ -95,8 +96,8 @@ absl::Status ReadResource(Session& session, const wire::cuTexObjectCreate& args,
 }
 
 absl::Status ReadSampling(const wire::cuTexObjectCreate& args, TextureSampling* sampling) {
-  // The driver takes also 8, which has no name in cuda.h.
-  constexpr uint32_t kAddressModes = 4, kFilterModes = 2, kKnownFlags = 0x7b;
+  // The driver takes also 4 and 8, which have no names in cuda.h.
+  constexpr uint32_t kAddressModes = 4, kFilterModes = 2, kKnownFlags = 0x7f;
   for (const uint32_t mode : args.address_modes)
     if (mode >= kAddressModes) return InvalidValue("an unknown address mode");
   if (args.filter_mode >= kFilterModes || args.mipmap_filter_mode >= kFilterModes ||
