@@ -75,7 +75,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  *flags = PrimaryContext(static_cast<uint16_t>(dev)).flags.load(std::memory_order_relaxed);
+  *flags = PrimaryFlags(static_cast<uint16_t>(dev));
   *active = PrimaryActive(static_cast<uint16_t>(dev)) ? 1 : 0;
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
 #include "client_shim/context/contexts.h"
 
+#include <atomic>
 #include <mutex>
 
 #include "client_shim/base/thread_state.h"
@@ -18,6 +19,8 @@ namespace {
 struct Primary {
   std::mutex mutex;  // held while the context begins or ends; guards `retained`
   uint32_t retained = 0;
+  // As cuDevicePrimaryCtxSetFlags set them. cuCtxSetFlags changes only the context's own flags.
+  std::atomic<uint32_t> flags{0};
 };
 Primary g_primary[kMaxDevices];
 
@@ -165,7 +168,10 @@ CUresult RetainPrimary(uint16_t device, CUcontext* handle) {
   Primary& primary = g_primary[device];
   const std::lock_guard lock(primary.mutex);
   Context& context = PrimaryContext(device);
-  if (primary.retained == 0 && context.id.load(std::memory_order_acquire) == 0) Begin(context);
+  if (primary.retained == 0 && context.id.load(std::memory_order_acquire) == 0) {
+    context.flags.store(primary.flags.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    Begin(context);
+  }
   ++primary.retained;
   *handle = HandleOf(context);
   return CUDA_SUCCESS;
@@ -191,6 +197,7 @@ CUresult ResetPrimary(uint16_t device) {
   if (context.id.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
   const CUresult result = End(context);
   primary.retained = 0;
+  primary.flags.store(0, std::memory_order_relaxed);
   context.flags.store(0, std::memory_order_relaxed);
   return result;
 }
@@ -198,8 +205,13 @@ CUresult ResetPrimary(uint16_t device) {
 CUresult SetPrimaryFlags(uint16_t device, uint32_t flags) {
   // A primary context always maps host memory, and NVIDIA's driver refuses the flag here.
   if (!ContextFlagsValid(flags) || (flags & CU_CTX_MAP_HOST) != 0) return CUDA_ERROR_INVALID_VALUE;
+  g_primary[device].flags.store(flags, std::memory_order_relaxed);
   PrimaryContext(device).flags.store(flags, std::memory_order_relaxed);
   return CUDA_SUCCESS;
+}
+
+uint32_t PrimaryFlags(uint16_t device) {
+  return g_primary[device].flags.load(std::memory_order_relaxed);
 }
 
 bool PrimaryActive(uint16_t device) {

@@ -29,6 +29,7 @@ CUresult RetainPrimary(uint16_t device, CUcontext* handle);
 CUresult ReleasePrimary(uint16_t device);
 CUresult ResetPrimary(uint16_t device);
 CUresult SetPrimaryFlags(uint16_t device, uint32_t flags);
+uint32_t PrimaryFlags(uint16_t device);
 bool PrimaryActive(uint16_t device);
 
 // Whether `flags` are flags of cuCtxCreate.

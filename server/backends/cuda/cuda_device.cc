@@ -346,9 +346,14 @@ absl::StatusOr<Device::Limit> CudaDevice::SetLimit(AddressSpace& space, int limi
       if (value > kLargestFetch)
         return CudaError(kCudaErrorInvalidValue, "the granularity is larger than 128 bytes");
       break;
-    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE: {
+      // The driver sets aside whole sixteenths of the cache.
+      const uint64_t unit = attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) / 16;
+      if (unit != 0 && value % unit != 0 && value < UINT64_MAX - unit)
+        value = (value / unit + 1) * unit;
       value = std::min(value, attribute(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE));
       break;
+    }
     default:
       break;
   }
