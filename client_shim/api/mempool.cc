@@ -35,8 +35,7 @@ CUresult SetInDaemon(const MemoryPool& pool, CUmemPool_attribute attribute, uint
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   MemoryPool* found = FindPool(pool);
-  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (found == nullptr || !session().HasDevice(dev)) return CUDA_ERROR_INVALID_VALUE;
   if (found->device != dev) return CUDA_ERROR_INVALID_DEVICE;
   if (found->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(static_cast<uint16_t>(dev), *found);
@@ -196,13 +195,15 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   for (size_t i = 0; i < count; ++i) {
     if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
     if (!session().HasDevice(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    // Pools know no access that only reads.
+    if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
     if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
         map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     // The pool's own device always has access.
     const bool own = map[i].location.id == found->device;
-    if (own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    if (own && map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
     if (!own && found->imported) return CUDA_ERROR_NOT_SUPPORTED;
   }
   for (size_t i = 0; i < count; ++i) {
@@ -243,6 +244,11 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   constexpr int kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
   if ((poolProps->handleTypes & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((poolProps->handleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  // Calls that name existing pools say CUDA_ERROR_NOT_SUPPORTED here.
+  if (poolProps->location.type < CU_MEM_LOCATION_TYPE_DEVICE ||
+      poolProps->location.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   uint16_t device;
   const CUresult result = DeviceOf(&poolProps->location, poolProps->allocType, &device);
   return result != CUDA_SUCCESS ? result : CreatePool(device, *poolProps, pool);

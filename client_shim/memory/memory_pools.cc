@@ -3,6 +3,7 @@
 #include "client_shim/memory/pointer_map.h"
 #include "client_shim/transport/session.h"
 #include "proto/wire/memory.h"
+#include "proto/wire/virtual_memory.h"
 
 namespace detshare::shim {
 namespace {
@@ -60,8 +61,11 @@ CUresult CreatePool(uint16_t device, const CUmemPoolProps& properties, CUmemoryP
   // Ids are never reused, because the daemon keeps a pool's id until its memory is free.
   static std::atomic<PoolId> next_id{wire::kDefaultPool + 1};
   const PoolId id = next_id.fetch_add(1, std::memory_order_relaxed);
-  const CUresult result = session().Call(Op::cuMemPoolCreate, device, 0,
-                                         wire::cuMemPoolCreate{properties.maxSize, id, 0});
+  // A pool grows in units of physical memory, so a limit is rounded up to whole ones.
+  const uint64_t partial = properties.maxSize % wire::kPhysicalUnit;
+  const uint64_t limit = properties.maxSize + (partial != 0 ? wire::kPhysicalUnit - partial : 0);
+  const CUresult result =
+      session().Call(Op::cuMemPoolCreate, device, 0, wire::cuMemPoolCreate{limit, id, 0});
   if (result != CUDA_SUCCESS) return result;
   MemoryPool* pool = MakePool(device, false);
   if (pool == nullptr) {
@@ -100,10 +104,8 @@ CUresult DestroyPool(CUmemoryPool handle) {
 
 CUresult AllocateFromPool(MemoryPool& pool, uint64_t bytes, Stream& stream, CUdeviceptr* address) {
   if (pool.imported) return CUDA_ERROR_INVALID_VALUE;
-  if (bytes == 0) {
-    *address = 0;
-    return CUDA_SUCCESS;
-  }
+  *address = 0;  // NVIDIA's driver writes 0 also where no memory is left.
+  if (bytes == 0) return CUDA_SUCCESS;
   if (pool.device != stream.device) return CUDA_ERROR_NOT_SUPPORTED;  // access between devices
   wire::cuMemAllocAsync_Reply reply{};
   const CUresult result = session().Call(Op::cuMemAllocAsync, stream.device, stream.context_id,
