@@ -64,6 +64,7 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) { return api::cuDeviceGetUuid(uuid, dev); }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+  *bytes = 0;  // NVIDIA's driver writes 0 on errors, too.
   const DeviceInfo* device = Find(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *bytes = device->total_memory;
@@ -71,9 +72,9 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
 }
 
 CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
-  if (attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   const DeviceInfo* device = Find(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   // A device does not have an attribute that the daemon does not mention.
   *pi = device->attribute(attrib);
   return CUDA_SUCCESS;

@@ -42,6 +42,13 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
   return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int*, const CUatomicOperation*, unsigned int,
+                                          CUdevice srcDevice, CUdevice dstDevice) {
+  if (!session().HasDevice(srcDevice) || !session().HasDevice(dstDevice) || srcDevice == dstDevice)
+    return CUDA_ERROR_INVALID_DEVICE;
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Context *context, *peer;

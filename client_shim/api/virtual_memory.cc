@@ -2,6 +2,7 @@
 #include "client_shim/memory/virtual_memory.h"
 
 #include "client_shim/base/thread_state.h"
+#include "client_shim/memory/pointer_map.h"
 #include "client_shim/memory/share_descriptor.h"
 #include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
@@ -16,24 +17,28 @@ CUresult ErrorForWork() {
   return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : session().sticky_error();
 }
 
-// Whether the session knows such memory.
-CUresult CheckProperties(const CUmemAllocationProp& properties) {
+CUresult CheckHandleTypes(const CUmemAllocationProp& properties) {
   // Handles of Windows are an invalid value on Linux.
   constexpr int kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
   if ((properties.requestedHandleTypes & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  return (properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0
+             ? CUDA_ERROR_NOT_SUPPORTED
+             : CUDA_SUCCESS;
+}
+
+// Whether the session has such a place for memory.
+CUresult CheckLocation(const CUmemAllocationProp& properties) {
   switch (properties.location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-      if (!session().HasDevice(properties.location.id)) return CUDA_ERROR_INVALID_DEVICE;
-      break;
+      return session().HasDevice(properties.location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      // Natively, too, other devices reach only a GPU's memory by RDMA.
+      return properties.allocFlags.gpuDirectRDMACapable != 0 ? CUDA_ERROR_INVALID_VALUE
+                                                             : CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  if ((properties.requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
-    return CUDA_ERROR_NOT_SUPPORTED;
-  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -44,10 +49,26 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
       option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // The driver looks neither at the type nor at the usage here.
-  const CUresult result = CheckProperties(*prop);
+  // The driver looks neither at the type nor at the location nor at the usage here.
+  const CUresult result = CheckHandleTypes(*prop);
   if (result == CUDA_SUCCESS) *granularity = kUnit;
   return result;
+}
+
+CUresult cuMemGetHandleForAddressRange(void*, CUdeviceptr dptr, size_t size,
+                                       CUmemRangeHandleType handleType, unsigned long long flags) {
+  if (handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
+      (flags & ~static_cast<unsigned long long>(CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE)) !=
+          0 ||
+      size == 0 || size % kPageBytes != 0 || dptr % kPageBytes != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Allocation allocation;
+  if (!pointers().Find(dptr, &allocation) || !allocation.on_device() ||
+      size > allocation.bytes - (dptr - allocation.address)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
@@ -72,7 +93,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                      const CUmemAllocationProp* prop, unsigned long long flags) {
   if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
   if (flags != 0 || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult error = CheckProperties(*prop); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = CheckLocation(*prop); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = CheckHandleTypes(*prop); error != CUDA_SUCCESS) return error;
   if (size == 0 || size % kUnit != 0) return CUDA_ERROR_INVALID_VALUE;
   // Tiles of sparse arrays.
   if ((prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) != 0)
@@ -106,7 +128,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   if (desc == nullptr || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const bool device = desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if ((!device && desc[i].location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA) ||
+    if ((!device && desc[i].location.type != CU_MEM_LOCATION_TYPE_HOST &&
+         desc[i].location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA) ||
         (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
          desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
          desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
@@ -121,10 +144,12 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   if (location->type == CU_MEM_LOCATION_TYPE_HOST ||
       location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
       location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
-    // The driver answers as for the memory's own device (seen with driver 580).
+    // For the host, the driver answers as for the memory's own device. Its nodes have no access (seen
+    // with driver 580).
     CUmemAccess_flags found;
     const CUresult result = GetOwnersAccess(ptr, &found);
-    *flags = found;
+    *flags =
+        location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ? CU_MEM_ACCESS_FLAGS_PROT_NONE : found;
     return result;
   }
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !session().HasDevice(location->id))

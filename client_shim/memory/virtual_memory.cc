@@ -223,7 +223,7 @@ CUresult MapPhysicalMemory(uint64_t address, uint64_t bytes, uint64_t offset,
                            CUmemGenericAllocationHandle handle) {
   const std::lock_guard lock(state().mutex);
   Physical* memory = FindHeld(handle);
-  if (memory == nullptr || bytes > memory->bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // The driver says this before it looks at the address.
   if (offset != 0 || bytes != memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
   if (address % wire::kPhysicalUnit != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -273,7 +273,7 @@ CUresult SetMemoryAccess(uint64_t address, uint64_t bytes,
   wire::cuMemSetAccess args{address, bytes, 0, 0};
   for (const CUmemAccessDesc& one : access) {
     // The host has no access to device memory.
-    if (one.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
+    if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
     const int shift = 2 * one.location.id;
     args.devices |= uint32_t{1} << one.location.id;
     args.access = (args.access & ~(uint32_t{3} << shift)) | (uint32_t{one.flags} << shift);
