@@ -27,11 +27,10 @@ CUresult CheckLocation(const CUmemLocation& location) {
   }
 }
 
-// Whether [address, address + bytes) lies in one allocation of a memory pool.
-bool IsPoolMemory(CUdeviceptr address, size_t bytes) {
+// Whether an allocation of a memory pool holds the address.
+bool IsPoolMemory(CUdeviceptr address) {
   Allocation allocation;
-  return bytes != 0 && pointers().Find(address, &allocation) && allocation.pool != 0 &&
-         bytes <= allocation.bytes - (address - allocation.address);
+  return pointers().Find(address, &allocation) && allocation.pool != 0;
 }
 
 // A device, or CU_DEVICE_CPU.
@@ -59,14 +58,17 @@ CUresult Advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
       location.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // It accepts this one advice for memory of pools, too, where it changes nothing.
-  if (advice == CU_MEM_ADVISE_SET_READ_MOSTLY && IsPoolMemory(address, bytes)) return CUDA_SUCCESS;
-  const uint64_t advised = AdvisableBytes(address, bytes);
-  if (advised == 0) return CUDA_ERROR_INVALID_VALUE;
-  // These kinds of advice have no location, so it is ignored.
+  // These kinds of advice have no location.
   const bool nowhere = advice == CU_MEM_ADVISE_SET_READ_MOSTLY ||
                        advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY ||
                        advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+  // With a node of the host they change nothing, and the driver accepts them for memory of pools,
+  // too.
+  const bool ignored = nowhere && location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  if (ignored && bytes != 0 && IsPoolMemory(address)) return CUDA_SUCCESS;
+  const uint64_t advised = AdvisableBytes(address, bytes);
+  if (advised == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (ignored) return CUDA_SUCCESS;
   const bool accessed =
       advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
   if (accessed && location.type != CU_MEM_LOCATION_TYPE_DEVICE &&

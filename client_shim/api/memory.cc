@@ -185,11 +185,12 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   Context* context;
   if (const CUresult error = CurrentContext(&context); error != CUDA_SUCCESS) return error;
   Allocation allocation;
-  if (!pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || !allocation.on_host()) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!pointers().Find(reinterpret_cast<uint64_t>(p), &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  // The driver answers for memory of cuMemMap as for pinned memory.
+  const bool mapped = allocation.kind == MemoryKind::kVirtual;
+  if (!allocation.on_host() && !mapped) return CUDA_ERROR_INVALID_VALUE;
   unsigned int flags = allocation.flags;
-  if (allocation.kind == MemoryKind::kPinned) {
+  if (allocation.kind == MemoryKind::kPinned || mapped) {
     // With unified addressing all contexts reach it, unless it is write-combined.
     if ((flags & CU_MEMHOSTALLOC_WRITECOMBINED) == 0) flags |= CU_MEMHOSTALLOC_PORTABLE;
   } else {

@@ -31,6 +31,26 @@ uint16_t CurrentDeviceOr(uint16_t device) {
   return CurrentContext(&context) == CUDA_SUCCESS ? context->device : device;
 }
 
+struct AddressRange {
+  uint64_t start, bytes;
+};
+
+// NVIDIA's driver maps memory in blocks, of which it gives out parts: 2 MiB, and 32 MiB for pools.
+// Memory that the program registers keeps its own size.
+AddressRange MappingOf(const Allocation& allocation) {
+  constexpr uint64_t kBlock = 2 << 20, kPoolBlock = 32 << 20;
+  const auto round_up = [](uint64_t bytes, uint64_t block) {
+    return (bytes + block - 1) / block * block;
+  };
+  if (allocation.kind == MemoryKind::kRegistered || allocation.kind == MemoryKind::kRegisteredAlias)
+    return {allocation.address, allocation.bytes};
+  if (allocation.mapping != 0)
+    return {allocation.mapping, round_up(allocation.mapping_bytes, kBlock)};
+  if (allocation.pool != 0) return {allocation.address, round_up(allocation.bytes, kPoolBlock)};
+  const uint64_t start = allocation.address / kBlock * kBlock;
+  return {start, round_up(allocation.address + allocation.bytes - start, kBlock)};
+}
+
 // CUDA_ERROR_INVALID_VALUE: the attribute has no value. Queries of several attributes use the bytes
 // that are written nevertheless.
 CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribute,
@@ -76,22 +96,20 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Write<uint64_t>(data, allocation.pool);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-      return Write<uint64_t>(data,
-                             allocation.mapping != 0 ? allocation.mapping_bytes : allocation.bytes);
+      return Write<uint64_t>(data, MappingOf(allocation).bytes);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-      return Write<uint64_t>(data,
-                             allocation.mapping != 0 ? allocation.mapping : allocation.address);
+      return Write<uint64_t>(data, MappingOf(allocation).start);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Write<uint32_t>(data, managed);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Write<uint32_t>(data, allocation.kind == MemoryKind::kDevice && allocation.pool == 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Write<uint32_t>(data, 0);
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:  // of a kernel interface that does not exist
-      // NVIDIA's driver writes 0 for host memory, with the error.
-      if (allocation.on_host() && !managed) Write<uint64_t>(data, 0);
-      return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      // NVIDIA's driver has no tokens any more. It writes 0 also with the error.
+      Write<uint64_t>(data, 0);
+      return allocation.on_device() || managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
