@@ -101,7 +101,7 @@ CUresult Resolve(const BoxSide& box, size_t width, size_t height, size_t depth, 
   // The driver compares a height that is given also where there is only one slice.
   if ((depth > 1 || box.height != 0) && (__builtin_add_overflow(height, box.y, &end) || end > rows))
     return CUDA_ERROR_INVALID_VALUE;
-  uint64_t offset, more, bytes;
+  uint64_t offset, more, bytes, reach;
   if (__builtin_mul_overflow(place->row_pitch, rows, &place->slice_pitch) ||
       __builtin_mul_overflow(place->slice_pitch, box.z, &offset) ||
       __builtin_mul_overflow(place->row_pitch, box.y, &more) ||
@@ -110,10 +110,14 @@ CUresult Resolve(const BoxSide& box, size_t width, size_t height, size_t depth, 
       __builtin_mul_overflow(place->slice_pitch, depth - 1, &bytes) ||
       __builtin_mul_overflow(place->row_pitch, height - 1, &more) ||
       __builtin_add_overflow(bytes, more, &bytes) || __builtin_add_overflow(bytes, width, &bytes) ||
-      __builtin_add_overflow(base, offset, &base)) {
+      __builtin_add_overflow(offset, bytes, &reach) || __builtin_add_overflow(base, reach, &more)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return FindPlace(base, bytes, side, device, &place->place);
+  // The driver wants the address itself to belong to the memory that is copied.
+  const CUresult result = FindPlace(base, reach, side, device, &place->place);
+  if (place->place.gpu != 0) place->place.gpu += offset;
+  if (place->place.host != 0) place->place.host += offset;
+  return result;
 }
 
 CUresult Pitched(const BoxSide& to, const BoxSide& from, size_t width, size_t height, size_t depth,
@@ -177,14 +181,17 @@ CUresult Copy3D(const Description* copy, CUstream stream, bool synchronous, cons
                  copy->Depth, stream, synchronous, ends);
 }
 
-// Both contexts of a copy between peers must exist.
+// A context that a copy between peers names must exist. With unified addressing, none need be named.
+CUresult FindEnd(CUcontext handle, Context** end) {
+  *end = handle == nullptr ? nullptr : FindContext(handle);
+  if (handle == nullptr) return CUDA_SUCCESS;
+  return *end == nullptr || (*end)->id.load(std::memory_order_acquire) == 0
+             ? CUDA_ERROR_INVALID_CONTEXT
+             : CUDA_SUCCESS;
+}
 CUresult FindEnds(CUcontext to, CUcontext from, Ends* ends) {
-  *ends = {FindContext(to), FindContext(from)};
-  for (const Context* end : {ends->destination, ends->source}) {
-    if (end == nullptr || end->id.load(std::memory_order_acquire) == 0)
-      return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  return CUDA_SUCCESS;
+  const CUresult result = FindEnd(to, &ends->destination);
+  return result == CUDA_SUCCESS ? FindEnd(from, &ends->source) : result;
 }
 
 CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool synchronous) {
