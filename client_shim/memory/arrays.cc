@@ -89,10 +89,11 @@ bool SidesValid(const CUDA_ARRAY3D_DESCRIPTOR& d) {
       (d.Width != d.Height || d.Depth == 0 || d.Depth % 6 != 0 || (!layered && d.Depth != 6))) {
     return false;
   }
+  const bool solid = d.Depth != 0 && !layered && !cube;
+  if ((d.Flags & CUDA_ARRAY3D_DEPTH_TEXTURE) != 0 && (d.NumChannels != 1 || solid)) return false;
   if ((d.Flags & CUDA_ARRAY3D_COLOR_ATTACHMENT) != 0) {
     constexpr size_t kLongestSide = 32768;
-    return d.Height != 0 && (d.Depth == 0 || layered || cube) && d.Width <= kLongestSide &&
-           d.Height <= kLongestSide;
+    return d.Height != 0 && !solid && d.Width <= kLongestSide && d.Height <= kLongestSide;
   }
   return true;
 }
@@ -231,9 +232,8 @@ CUresult CreateArray(const CUDA_ARRAY3D_DESCRIPTOR& description, CUarray* handle
 
 CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& asked, uint32_t levels,
                               CUmipmappedArray* handle) {
-  if (levels == 0) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_ARRAY3D_DESCRIPTOR description = AsRead(asked);
-  // More levels than the longest side can be halved mean as many as it can.
+  // More levels than the longest side can be halved mean as many as it can. There is at least one.
   uint64_t longest = std::max<uint64_t>(description.Width, description.Height);
   if ((description.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0)
     longest = std::max<uint64_t>(longest, description.Depth);
@@ -241,7 +241,7 @@ CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& asked, uint32_t lev
   while (max < 64 && longest >> max != 0) ++max;
   uint64_t made = 0;
   const CUresult result =
-      Create(HandleKind::kMipmappedArray, description, std::min(levels, max), &made);
+      Create(HandleKind::kMipmappedArray, description, std::clamp(levels, 1u, max), &made);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmipmappedArray>(made);
   return result;
 }
