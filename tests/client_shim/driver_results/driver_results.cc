@@ -1,7 +1,7 @@
 // Makes many wrong calls of the driver and prints the results. driver_results.expected has the
 // results of driver 580 (CUDA 13.0) on an H200. From Outputs() on, the lines are the shim's: they were
-// compared by hand with similar calls that tests/gpu/sweep recorded on an H100, and the program has not
-// run natively since. The shim must print the same.
+// compared by hand with similar calls that tests/gpu/sweep recorded on an H100 or an H200, and the
+// program has not run natively since. The shim must print the same.
 #include <cuda.h>
 #include <sys/mman.h>
 
@@ -641,6 +641,161 @@ void LaunchAttributes() {
   RESULT(cuEventDestroy(untimed));
 }
 
+// Divisions that no device can have. sm_resources_test.cc has those that an H200 can have.
+void SmResources() {
+  CUdevResource whole, groups[2];
+  RESULT(cuDeviceGetDevResource(device, &whole, CU_DEV_RESOURCE_TYPE_SM));
+  const auto split = [&](unsigned int wanted, unsigned int flags, unsigned int least) {
+    return cuDevSmResourceSplitByCount(groups, &wanted, &whole, nullptr, flags, least);
+  };
+  RESULT(split(2, 3, 8));
+  RESULT(split(0, 0, 8));
+  RESULT(split(2, 0, 100000));
+  RESULT(split(2, 4096, 100000));
+}
+
+// What the driver looks at first, and what it writes nevertheless.
+void Devices() {
+  int value = 7;
+  size_t bytes = 7;
+  unsigned int capability = 7;
+  CUatomicOperation operation = CU_ATOMIC_OPERATION_INTEGER_ADD;
+  RESULT(cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(-1), 99));
+  RESULT(cuDeviceTotalMem(&bytes, 99));
+  printf("bytes %zu\n", bytes);
+  RESULT(cuDeviceGetTexture1DLinearMaxWidth(&bytes, static_cast<CUarray_format>(4), 3, 99));
+  RESULT(cuDeviceGetTexture1DLinearMaxWidth(&bytes, CU_AD_FORMAT_FLOAT, 4, 99));
+  RESULT(cuDeviceGetP2PAtomicCapabilities(&capability, &operation, 1, device, device));
+
+  unsigned int flags;
+  int active;
+  RESULT(cuDevicePrimaryCtxSetFlags(device, CU_CTX_LMEM_RESIZE_TO_MAX));
+  RESULT(cuCtxGetFlags(&flags));
+  printf("flags %u\n", flags);
+  RESULT(cuCtxSetFlags(CU_CTX_SCHED_BLOCKING_SYNC));
+  RESULT(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  printf("flags %u active %d\n", flags, active);
+  RESULT(cuCtxGetFlags(&flags));
+  printf("flags %u\n", flags);
+  RESULT(cuDevicePrimaryCtxSetFlags(device, 0));
+}
+
+void MemoryOfManyKinds() {
+  // Memory of a pool that begins with a small limit.
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  properties.maxSize = 1;
+  CUmemoryPool pool;
+  CUdeviceptr address = 7;
+  RESULT(cuMemPoolCreate(&pool, &properties));
+  RESULT(cuMemAllocFromPoolAsync(&address, SIZE_MAX, pool, nullptr));
+  printf("address %llu\n", address);
+  RESULT(cuMemAllocFromPoolAsync(&address, 4096, pool, nullptr));
+  const auto access = [&](int flags) {
+    const CUmemAccessDesc one{{CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                              static_cast<CUmemAccess_flags>(flags)};
+    return cuMemPoolSetAccess(pool, &one, 1);
+  };
+  RESULT(access(0));
+  RESULT(access(1));
+  RESULT(access(2));
+  RESULT(access(3));
+  RESULT(cuDeviceSetMemPool(99, pool));
+  const auto advise = [&](CUmem_advise advice, int type) {
+    return cuMemAdvise(address, 4096, advice, {static_cast<CUmemLocationType>(type), 0});
+  };
+  RESULT(advise(CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 2));
+  RESULT(advise(CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 3));
+  RESULT(cuMemFreeAsync(address, nullptr));
+  RESULT(cuMemPoolDestroy(pool));
+  CUmemoryPool none;
+  properties.location.type = CU_MEM_LOCATION_TYPE_INVALID;
+  RESULT(cuMemPoolCreate(&none, &properties));
+  RESULT(cuMemGetMemPool(&none, &properties.location, CU_MEM_ALLOCATION_TYPE_PINNED));
+
+  // Descriptors of a range.
+  int file;
+  const auto range = [&](CUdeviceptr at, size_t bytes, int type, unsigned long long flags) {
+    return cuMemGetHandleForAddressRange(&file, at, bytes, static_cast<CUmemRangeHandleType>(type),
+                                         flags);
+  };
+  RESULT(range(second, 4096, 2, 0));
+  RESULT(range(second, 4096, 1, 2));
+  RESULT(range(second + 16, 4096, 1, 0));
+  RESULT(range(second, 4097, 1, 0));
+  RESULT(range(second, 2 << 20, 1, 0));
+
+  // Mapped memory.
+  CUmemAllocationProp physical{};
+  physical.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  physical.location = {static_cast<CUmemLocationType>(-1), 0};
+  size_t bytes;
+  RESULT(cuMemGetAllocationGranularity(&bytes, &physical, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+  physical.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+  physical.allocFlags.gpuDirectRDMACapable = 1;
+  CUmemGenericAllocationHandle handle;
+  RESULT(cuMemCreate(&handle, 4 << 20, &physical, 0));
+  physical.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUdeviceptr mapped;
+  RESULT(cuMemCreate(&handle, 4 << 20, &physical, 0));
+  RESULT(cuMemAddressReserve(&mapped, 8 << 20, 0, 0, 0));
+  RESULT(cuMemMap(mapped + 4096, 8 << 20, 0, handle, 0));
+  RESULT(cuMemMap(mapped, 4 << 20, 0, handle, 0));
+  CUmemAccessDesc one{{CU_MEM_LOCATION_TYPE_HOST, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  RESULT(cuMemSetAccess(mapped, 4 << 20, &one, 1));
+  one = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+  RESULT(cuMemSetAccess(mapped, 4 << 20, &one, 1));
+  unsigned long long access_flags = 7;
+  for (const int type : {CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA}) {
+    const CUmemLocation location{static_cast<CUmemLocationType>(type), 0};
+    RESULT(cuMemGetAccess(&access_flags, &location, mapped));
+    printf("access %llu\n", access_flags);
+  }
+  unsigned int flags = 7;
+  RESULT(cuMemHostGetFlags(&flags, reinterpret_cast<void*>(mapped)));
+  printf("flags %u\n", flags);
+  RESULT(cuMemUnmap(mapped, 4 << 20));
+  RESULT(cuMemRelease(handle));
+  RESULT(cuMemAddressFree(mapped, 8 << 20));
+
+  // What a small allocation is a part of.
+  unsigned long long values[2] = {7, 7};
+  RESULT(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, first));
+  printf("bytes %zu\n", bytes);
+  RESULT(cuPointerGetAttribute(values, CU_POINTER_ATTRIBUTE_P2P_TOKENS, first));
+  printf("tokens %llu\n", values[0]);
+
+  // Contexts need not be named.
+  RESULT(cuMemcpyPeer(second, nullptr, second + 4096, primary, 64));
+  RESULT(cuMemcpyPeer(second, reinterpret_cast<CUcontext>(&bytes), second + 4096, primary, 64));
+  // The address itself must belong to the memory that is copied.
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = copy.dstDevice = second;
+  copy.dstPitch = 4096;
+  copy.dstHeight = 16;
+  copy.dstZ = 16;
+  copy.WidthInBytes = copy.Height = copy.Depth = 1;
+  RESULT(cuMemcpy3D(&copy));
+  copy.dstZ = 8;
+  RESULT(cuMemcpy3D(&copy));
+
+  // No levels mean one.
+  CUDA_ARRAY3D_DESCRIPTOR shape{};
+  shape.Width = shape.Height = 4;
+  shape.Format = CU_AD_FORMAT_FLOAT;
+  shape.NumChannels = 1;
+  CUmipmappedArray mipmap;
+  CUarray array;
+  RESULT(cuMipmappedArrayCreate(&mipmap, &shape, 0));
+  RESULT(cuMipmappedArrayGetLevel(&array, mipmap, 0));
+  RESULT(cuMipmappedArrayDestroy(mipmap));
+  shape.Flags = CUDA_ARRAY3D_DEPTH_TEXTURE;
+  shape.NumChannels = 4;
+  RESULT(cuArray3DCreate(&array, &shape));
+}
+
 void Libraries() {
   CUmodule made;
   CUlibrary library;
@@ -719,6 +874,9 @@ int main() {
   ContextValues();
   Graphs();
   LaunchAttributes();
+  SmResources();
+  Devices();
+  MemoryOfManyKinds();
   Libraries();
   WithoutContext();
 }
