@@ -65,14 +65,25 @@ absl::StatusOr<int> MakeDirectory(const std::string& path, mode_t mode) {
   return fd;
 }
 
+// Removes a directory in which the workers of ended sessions may remove their own files meanwhile.
+// Then std::filesystem::remove_all() may fail because another thread was quicker.
+std::error_code RemoveWhole(const std::filesystem::path& path) {
+  constexpr int kTries = 100;
+  std::error_code error;
+  for (int i = 0; i < kTries; ++i) {
+    std::filesystem::remove_all(path, error);
+    if (error != std::errc::no_such_file_or_directory && error != std::errc::directory_not_empty)
+      break;
+  }
+  return error;
+}
+
 // Leaves the entry named `except`.
 void RemoveContents(int directory_fd, const char* except) {
   std::error_code error;
   std::filesystem::directory_iterator entry(ByDescriptor(directory_fd), error), end;
   for (; !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->path().filename() == except) continue;
-    std::filesystem::remove_all(entry->path(), ignored);
+    if (entry->path().filename() != except) RemoveWhole(entry->path());
   }
 }
 
@@ -265,8 +276,7 @@ absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::CloseLocked(const std::
   if (open.listen_fd >= 0) host_.Stop(open.listen_fd);
   host_.End(*open.endpoint);
   owners_.Close(open.endpoint->number);
-  std::error_code error;
-  std::filesystem::remove_all(absl::StrCat(directory_, "/", name), error);
+  const std::error_code error = RemoveWhole(absl::StrCat(directory_, "/", name));
   if (error) LogWarning("cannot remove the directory of endpoint ", name, ": ", error.message());
   return Closed{ToMessage(open.endpoint->use.total()), open.endpoint};
 }
