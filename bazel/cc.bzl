@@ -14,7 +14,8 @@ def _precompiled(deps, precompiled):
     if precompiled == "none":
         return [], []
     if precompiled == "auto":
-        if native.package_name().startswith("tests"):
+        package = native.package_name()
+        if package.startswith("tests") and not package.startswith("tests/policy"):
             precompiled = "test"
         else:
             precompiled = "grpc" if [d for d in deps if d in _GRPC] else "standard"
@@ -34,8 +35,9 @@ def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precom
       textual_hdrs: as in cc_library.
       deps: its dependencies.
       copts: its options for the compiler.
-      precompiled: which one: "standard", "grpc", "test", "none", or "auto" ("test", which holds Catch, below tests/; else
-        "grpc" for a target that names gRPC or Protocol Buffers among its dependencies; else "standard").
+      precompiled: which one: "standard", "grpc", "test", "none", or "auto" ("test", which holds Catch, below tests/, but not
+        below tests/policy, whose sources are optimised; else "grpc" for a target that names gRPC or Protocol Buffers among
+        its dependencies; else "standard").
       **kwargs: other attributes.
     """
     more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
