@@ -96,11 +96,19 @@ void Parking::Add(const std::shared_ptr<Lane>& lane, Item item) {
   bytes_ += item.bytes;
   if (lane->items.empty()) lanes_.push_back(lane);
   lane->items.push_back(std::move(item));
-  if (bytes_ <= max_bytes_) return;
+  if (bytes_ > max_bytes_) SubmitAll();
+}
+
+void Parking::SubmitAll() {
   // A copy: Pump() takes lanes away.
   const std::vector<std::shared_ptr<Lane>> all = lanes_;
   for (const std::shared_ptr<Lane>& each : all) SubmitUntil(*each, nullptr);
   Pump();
+}
+
+void Parking::Abandon() {
+  max_bytes_ = 0;
+  SubmitAll();
 }
 
 Parking::Item Parking::Take(Lane& lane) {

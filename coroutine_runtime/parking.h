@@ -72,6 +72,9 @@ class Parking {
                              uint64_t value);
   // Passes all parked work of the queue on to the device.
   absl::Status Submit(Queue& queue);
+  // Passes all parked work on, and keeps none from now on. Call it when the session has ended, after
+  // AddressSpace::Abandon(): the spaces wait for nothing any more.
+  void Abandon();
 
   // Of work that was parked.
   const absl::Status& error() const { return error_; }
@@ -107,6 +110,7 @@ class Parking {
   static Task<void> WatchWord(Parking* self, std::shared_ptr<Lane> lane, AddressSpace* space,
                               std::shared_ptr<Word> word);
   void Add(const std::shared_ptr<Lane>& lane, Item item);
+  void SubmitAll();
   // Passes on what waits for nothing any more, and watches the fences for which the rest waits.
   void Pump();
   bool PumpOnce();
@@ -119,7 +123,7 @@ class Parking {
   absl::Status RecordNow(Lane& lane, Point& point);
 
   Executor& executor_;
-  const size_t max_bytes_;
+  size_t max_bytes_;
   std::map<AddressSpace*, FencePool> fences_;  // for reading words; end after the spaces
   std::vector<std::shared_ptr<Lane>> lanes_;   // those with items
   size_t bytes_ = 0;

@@ -65,6 +65,7 @@ class Session {
   // ---- the session's objects
 
   Executor& executor() { return *executor_; }
+  Parking& parking() { return *parking_; }
   // The size never changes after Open().
   std::vector<SessionDevice>& devices() { return devices_; }
   const std::vector<SessionDevice>& devices() const { return devices_; }

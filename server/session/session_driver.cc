@@ -11,6 +11,7 @@
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/parking.h"
 #include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
@@ -278,6 +279,7 @@ void SessionDriver::Abandon() {
   if (abandoned_) return;
   abandoned_ = true;
   for (SessionDevice& device : session_->devices()) device.space->Abandon();
+  session_->parking().Abandon();
 }
 
 }  // namespace detshare

@@ -95,5 +95,15 @@ TEST_CASE("A count that exceeds the payload is refused") {
   CHECK(f.Call({write}, 1, 99) == kCudaErrorInvalidHandle);
 }
 
+TEST_CASE("A session ends although its streams wait for words that nobody will write") {
+  StreamMemoryFixture f;
+  f.client.CreateStream(2);
+  for (const StreamId stream : {StreamId{1}, StreamId{2}})
+    REQUIRE(f.Call({{kWait32, 0, f.memory, 7, 0}, {kWrite32, 0, f.memory + 8, 1, 0}}, -1, stream) ==
+            0);
+  f.client.Close();
+  CHECK(Eventually([&] { return f.daemon.daemon->manager().Sessions().size() == 1; }));
+}
+
 }  // namespace
 }  // namespace detshare
