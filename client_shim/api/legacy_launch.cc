@@ -12,12 +12,12 @@
 namespace detshare::shim::api {
 namespace {
 
-constexpr uint32_t kMaxParameterBytes = 4096;
+constexpr uint32_t kMaxParameterBytes = 32764;  // CUDA's limit since 12.1
 
 struct LaunchState {
   uint32_t block[3] = {1, 1, 1};
   uint32_t shared_bytes = 0;
-  uint32_t parameter_bytes = 0;  // cuParamSetSize
+  uint32_t parameter_bytes = 0;  // cuParamSetSize; 0: all of the kernel
   std::vector<std::byte> parameters = std::vector<std::byte>(kMaxParameterBytes);
 };
 
@@ -30,16 +30,21 @@ LaunchStates& states() {
   return *all;
 }
 
-// Calls set(state) if the function exists.
+// Calls set(state, instance, device) if the function exists.
 template <typename Set>
 CUresult With(CUfunction function, Set set) {
-  if (FindFunction(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Kernel* kernel = FindFunction(function);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const uint16_t device = DeviceFor(*kernel);
+  KernelInstance* instance;
+  if (const CUresult result = InstanceOn(*kernel, device, &instance); result != CUDA_SUCCESS)
+    return result;
   const std::lock_guard lock(states().mutex);
-  return set(states().of_function[function]);
+  return set(states().of_function[function], *instance, device);
 }
 
 CUresult SetParameter(CUfunction function, int offset, const void* value, uint32_t bytes) {
-  return With(function, [&](LaunchState& state) {
+  return With(function, [&](LaunchState& state, const KernelInstance&, uint16_t) {
     if (offset < 0 || static_cast<uint32_t>(offset) > kMaxParameterBytes ||
         bytes > kMaxParameterBytes - static_cast<uint32_t>(offset)) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -52,17 +57,19 @@ CUresult SetParameter(CUfunction function, int offset, const void* value, uint32
 CUresult LaunchWithState(CUfunction function, int width, int height, CUstream stream) {
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
   LaunchState state;
-  const CUresult found = With(function, [&](const LaunchState& set) {
-    state = set;
-    return CUDA_SUCCESS;
-  });
+  size_t bytes = 0;
+  const CUresult found =
+      With(function, [&](const LaunchState& set, const KernelInstance& kernel, uint16_t) {
+        state = set;
+        bytes = set.parameter_bytes != 0 ? set.parameter_bytes : kernel.parameter_bytes;
+        return CUDA_SUCCESS;
+      });
   if (found != CUDA_SUCCESS) return found;
   LaunchRequest request;
   request.grid[0] = static_cast<uint32_t>(width);
   request.grid[1] = static_cast<uint32_t>(height);
   memcpy(request.block, state.block, sizeof(request.block));
   request.shared_bytes = state.shared_bytes;
-  size_t bytes = state.parameter_bytes;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, state.parameters.data(),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   return Launch(function, stream, request, nullptr, nullptr, extra);
@@ -71,24 +78,27 @@ CUresult LaunchWithState(CUfunction function, int width, int height, CUstream st
 }  // namespace
 
 CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
-  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
-  return With(hfunc, [&](LaunchState& state) {
-    state.block[0] = static_cast<uint32_t>(x);
-    state.block[1] = static_cast<uint32_t>(y);
-    state.block[2] = static_cast<uint32_t>(z);
+  const uint32_t block[] = {static_cast<uint32_t>(x), static_cast<uint32_t>(y),
+                            static_cast<uint32_t>(z)};
+  return With(hfunc, [&](LaunchState& state, const KernelInstance&, uint16_t device) {
+    if (!BlockAllowed(device, block)) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(state.block, block, sizeof(block));
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
-  return With(hfunc, [&](LaunchState& state) {
+  return With(hfunc, [&](LaunchState& state, const KernelInstance& kernel, uint16_t) {
+    const int limit = kernel.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(
+        std::memory_order_relaxed);
+    if (bytes > static_cast<uint32_t>(limit)) return CUDA_ERROR_INVALID_VALUE;
     state.shared_bytes = bytes;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
-  return With(hfunc, [&](LaunchState& state) {
+  return With(hfunc, [&](LaunchState& state, const KernelInstance&, uint16_t) {
     if (numbytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
     state.parameter_bytes = numbytes;
     return CUDA_SUCCESS;
