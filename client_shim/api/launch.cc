@@ -38,13 +38,18 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   request.block[1] = config->blockDimY;
   request.block[2] = config->blockDimZ;
   request.shared_bytes = config->sharedMemBytes;
-  const CUresult result = ParseAttributes(*config, &request, &events);
+  CUresult result = ParseAttributes(*config, &request, &events);
+  const bool parsed = result == CUDA_SUCCESS;
+  if (parsed) result = CheckPreferredCluster(request, events);
   if (result == CUDA_SUCCESS) [[likely]]
     return Launch(f, config->hStream, request, &events, kernelParams, extra);
-  // Wrong dimensions come before wrong attributes.
+  // Wrong blocks and empty grids come before wrong attributes, and grids that are too large after
+  // them, but before a preferred cluster that does not fit.
   Context* context;
-  const bool possible =
-      CurrentContext(&context) != CUDA_SUCCESS || DimensionsAllowed(context->device, request);
+  if (CurrentContext(&context) != CUDA_SUCCESS) return result;
+  const bool possible = BlockAllowed(context->device, request.block) && request.grid[0] != 0 &&
+                        request.grid[1] != 0 && request.grid[2] != 0 &&
+                        (!parsed || GridAllowed(context->device, request));
   return possible ? result : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -61,30 +61,23 @@ CUresult Ask(const Target& target, const Key& key, Op op, const Args& args,
   return CUDA_SUCCESS;
 }
 
-bool ShapeValid(const CUlaunchConfig& config) {
-  if (config.attrs == nullptr && config.numAttrs != 0) return false;
-  return config.gridDimX != 0 && config.gridDimY != 0 && config.gridDimZ != 0 &&
-         config.blockDimX != 0 && config.blockDimY != 0 && config.blockDimZ != 0;
-}
-
-// The cluster of the launch. Zeros: the launch has none.
-CUresult ClusterOf(const Target& target, const CUlaunchConfig& config, uint32_t (&cluster)[3]) {
-  for (unsigned int i = 0; i < config.numAttrs; ++i) {
-    const CUlaunchAttribute& attribute = config.attrs[i];
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
-      cluster[0] = attribute.value.clusterDim.x;
-      cluster[1] = attribute.value.clusterDim.y;
-      cluster[2] = attribute.value.clusterDim.z;
-      const bool fits = cluster[0] != 0 && cluster[1] != 0 && cluster[2] != 0 &&
-                        config.gridDimX % cluster[0] == 0 && config.gridDimY % cluster[1] == 0 &&
-                        config.gridDimZ % cluster[2] == 0;
-      return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    }
-  }
-  cluster[0] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
-  cluster[1] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT);
-  cluster[2] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH);
-  return CUDA_SUCCESS;
+// Reads the launch that a query is about, and checks it as driver 580 does: less strictly than for
+// a launch, because blocks may be too large.
+CUresult ReadConfig(const Target& target, const CUlaunchConfig& config, LaunchRequest* request) {
+  if (config.gridDimX == 0 || config.gridDimY == 0 || config.gridDimZ == 0 ||
+      config.blockDimX == 0 || config.blockDimY == 0 || config.blockDimZ == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  request->grid[0] = config.gridDimX;
+  request->grid[1] = config.gridDimY;
+  request->grid[2] = config.gridDimZ;
+  LaunchEvents events;
+  if (const CUresult result = ParseAttributes(config, request, &events); result != CUDA_SUCCESS)
+    return result;
+  if (!GridAllowed(target.device, *request)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = CheckPreferredCluster(*request, events); result != CUDA_SUCCESS)
+    return result;
+  return (request->flags & wire::kLaunchHasCluster) != 0 ? CheckCluster(*target.instance, *request)
+                                                         : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -168,7 +161,9 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
   Target target;
   if (const CUresult result = Find(func, &target, config->hStream); result != CUDA_SUCCESS)
     return result;
-  if (!ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
+  LaunchRequest launch;
+  if (const CUresult result = ReadConfig(target, *config, &launch); result != CUDA_SUCCESS)
+    return result;
   using Reply = wire::cuOccupancyMaxPotentialClusterSize_Reply;
   const Key key{kPotentialClusterSize, Pack(config->gridDimX, config->gridDimY),
                 Pack(config->gridDimZ, config->blockDimX),
@@ -191,10 +186,16 @@ CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
   Target target;
   if (const CUresult result = Find(func, &target, config->hStream); result != CUDA_SUCCESS)
     return result;
-  if (!ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
-  uint32_t cluster[3];
-  if (const CUresult result = ClusterOf(target, *config, cluster); result != CUDA_SUCCESS)
+  LaunchRequest launch;
+  if (const CUresult result = ReadConfig(target, *config, &launch); result != CUDA_SUCCESS)
     return result;
+  // Zeros: the launch has none.
+  uint32_t cluster[] = {launch.cluster[0], launch.cluster[1], launch.cluster[2]};
+  if ((launch.flags & wire::kLaunchHasCluster) == 0) {
+    cluster[0] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
+    cluster[1] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT);
+    cluster[2] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH);
+  }
   if (cluster[0] == 0) {
     *numClusters = 0;
     return CUDA_SUCCESS;

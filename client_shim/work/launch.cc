@@ -22,34 +22,6 @@ int AttributeOf(const KernelInstance& kernel, CUfunction_attribute attribute) {
   return kernel.attributes[attribute].load(std::memory_order_relaxed);
 }
 
-CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request) {
-  const uint64_t required[] = {
-      static_cast<uint64_t>(
-          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))),
-      static_cast<uint64_t>(
-          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT))),
-      static_cast<uint64_t>(
-          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)))};
-  // All zero: the launch gives no cluster size.
-  const bool given = (request.flags & wire::kLaunchHasCluster) != 0;
-  const bool compiled = required[0] != 0;
-  if (!given && !compiled) {
-    return AttributeOf(kernel, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) != 0
-               ? CUDA_ERROR_INVALID_CLUSTER_SIZE
-               : CUDA_SUCCESS;
-  }
-  uint64_t size = 1;
-  for (int i = 0; i < 3; ++i) {
-    const uint64_t dimension = given ? request.cluster[i] : std::max<uint64_t>(required[i], 1);
-    if (dimension == 0 || request.grid[i] % dimension != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    if (given && compiled && dimension != std::max<uint64_t>(required[i], 1))
-      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    size *= dimension;
-  }
-  const bool large = AttributeOf(kernel, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) != 0;
-  return size > (large ? 16 : 8) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
-}
-
 // Adds the stream's attributes to a launch that does not have its own.
 void AddStreamAttributes(Stream& stream, uint32_t* flags, int32_t* priority,
                          const wire::LaunchHints** hints, wire::LaunchHints* merged) {
@@ -146,48 +118,90 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
             AddHint(device, id, value, events != nullptr ? &events->hints : &ignored);
         if (result == CUDA_ERROR_NOT_FOUND) return CUDA_ERROR_INVALID_VALUE;
         if (result != CUDA_SUCCESS) return result;
+        // As for clusters.
+        const auto& preferred = value.preferredClusterDim;
+        if (id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION && events != nullptr &&
+            (preferred.x | preferred.y | preferred.z) != 0 &&
+            (preferred.x == 0 || preferred.y == 0 || preferred.z == 0))
+          return CUDA_ERROR_INVALID_CLUSTER_SIZE;
       }
-    }
-  }
-  if (events != nullptr && (events->hints.given & wire::kHintPreferredCluster) != 0) {
-    // A preferred cluster consists of whole clusters of the size that always holds.
-    if ((request->flags & wire::kLaunchHasCluster) == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    for (int i = 0; i < 3; ++i) {
-      const uint32_t preferred = events->hints.preferred_cluster[i];
-      if (preferred == 0 || request->cluster[i] == 0 || preferred % request->cluster[i] != 0)
-        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     }
   }
   return CUDA_SUCCESS;
 }
 
-bool DimensionsAllowed(uint16_t device_index, const LaunchRequest& request) {
+CUresult CheckPreferredCluster(const LaunchRequest& request, const LaunchEvents& events) {
+  if ((events.hints.given & wire::kHintPreferredCluster) == 0) return CUDA_SUCCESS;
+  if ((request.flags & wire::kLaunchHasCluster) == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  for (int i = 0; i < 3; ++i) {
+    const uint32_t preferred = events.hints.preferred_cluster[i];
+    if (preferred == 0 || request.cluster[i] == 0 || preferred % request.cluster[i] != 0)
+      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool GridAllowed(uint16_t device_index, const LaunchRequest& request) {
+  static constexpr CUdevice_attribute kLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
+                                                   CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+                                                   CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
   const DeviceInfo& device = session().device(device_index);
-  static constexpr CUdevice_attribute kGridLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
-                                                       CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
-                                                       CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
-  static constexpr CUdevice_attribute kBlockLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
-                                                        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
-                                                        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
-  uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
     if (request.grid[i] == 0 ||
-        request.grid[i] > static_cast<uint32_t>(device.attribute(kGridLimits[i]))) {
+        request.grid[i] > static_cast<uint32_t>(device.attribute(kLimits[i]))) {
       return false;
     }
-    if (request.block[i] == 0 ||
-        request.block[i] > static_cast<uint32_t>(device.attribute(kBlockLimits[i]))) {
+  }
+  return true;
+}
+
+bool BlockAllowed(uint16_t device_index, const uint32_t (&block)[3]) {
+  static constexpr CUdevice_attribute kLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+                                                   CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
+                                                   CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
+  const DeviceInfo& device = session().device(device_index);
+  uint64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (block[i] == 0 || block[i] > static_cast<uint32_t>(device.attribute(kLimits[i])))
       return false;
-    }
-    threads *= request.block[i];
+    threads *= block[i];
   }
   return threads <=
          static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
 }
 
+CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request) {
+  const uint64_t required[] = {
+      static_cast<uint64_t>(
+          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))),
+      static_cast<uint64_t>(
+          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT))),
+      static_cast<uint64_t>(
+          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)))};
+  // All zero: the launch gives no cluster size.
+  const bool given = (request.flags & wire::kLaunchHasCluster) != 0;
+  const bool compiled = required[0] != 0;
+  if (!given && !compiled) {
+    return AttributeOf(kernel, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) != 0
+               ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+               : CUDA_SUCCESS;
+  }
+  uint64_t size = 1;
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t dimension = given ? request.cluster[i] : std::max<uint64_t>(required[i], 1);
+    if (dimension == 0 || request.grid[i] % dimension != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (given && compiled && dimension != std::max<uint64_t>(required[i], 1))
+      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    size *= dimension;
+  }
+  const bool large = AttributeOf(kernel, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) != 0;
+  return size > (large ? 16 : 8) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+}
+
 CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId context,
                     const LaunchRequest& request) {
-  if (!DimensionsAllowed(device_index, request)) return CUDA_ERROR_INVALID_VALUE;
+  if (!GridAllowed(device_index, request) || !BlockAllowed(device_index, request.block))
+    return CUDA_ERROR_INVALID_VALUE;
   const DeviceInfo& device = session().device(device_index);
   const uint64_t threads = uint64_t{request.block[0]} * request.block[1] * request.block[2];
   if (threads > static_cast<uint64_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)))
@@ -231,10 +245,10 @@ CUresult FindParameters(const KernelInstance& kernel, void** params, void** extr
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  if (kernel.parameter_bytes == 0) return CUDA_SUCCESS;
-  if (*buffer == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // As in driver 580: a longer buffer is an error, and a shorter one is padded with zeros.
-  if (*size > kernel.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (size != nullptr && *size > kernel.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (kernel.parameter_bytes == 0) return CUDA_SUCCESS;
+  if (*buffer == nullptr || size == nullptr || *size == 0) return CUDA_ERROR_INVALID_VALUE;
   *buffer_bytes = *size;
   return CUDA_SUCCESS;
 }

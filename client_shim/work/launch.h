@@ -46,12 +46,21 @@ inline wire::cuLaunchKernelEx LaunchArguments(StreamId stream, KernelId kernel,
 }
 
 // Reads the attributes of a launch. CUDA_ERROR_NOT_SUPPORTED: an attribute whose meaning DetShare
-// cannot keep. `events` is null for queries about a launch, which ignore events and hints.
+// cannot keep. `events` is null for the attributes of a node, which has no events.
 CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
                          LaunchEvents* events);
 
-// Whether every kernel could have such a grid and such blocks.
-bool DimensionsAllowed(uint16_t device, const LaunchRequest& request);
+// Checks that a preferred cluster, if there is one, consists of whole clusters of the size that
+// always holds. Natively this is checked after the grid.
+CUresult CheckPreferredCluster(const LaunchRequest& request, const LaunchEvents& events);
+
+// Whether every kernel could have such a grid.
+bool GridAllowed(uint16_t device, const LaunchRequest& request);
+// Whether every kernel could have such blocks.
+bool BlockAllowed(uint16_t device, const uint32_t (&block)[3]);
+
+// Checks the cluster of a launch, or the one that the kernel requires.
+CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request);
 
 // Makes CUDA's own checks of a launch's shape. For a cooperative launch it may ask the daemon once
 // about the kernel's occupancy.

@@ -12,12 +12,8 @@ CUresult AddWindow(uint16_t device, const CUaccessPolicyWindow& window, wire::La
       session().device(device).attribute(CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE));
   if (window.num_bytes > largest) return CUDA_ERROR_INVALID_VALUE;
   if (!(window.hitRatio >= 0.0f && window.hitRatio <= 1.0f)) return CUDA_ERROR_INVALID_VALUE;
-  if (window.hitProp < CU_ACCESS_PROPERTY_NORMAL ||
-      window.hitProp > CU_ACCESS_PROPERTY_PERSISTING ||
-      window.missProp < CU_ACCESS_PROPERTY_NORMAL ||
-      window.missProp > CU_ACCESS_PROPERTY_STREAMING) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // Driver 580 refuses no other property.
+  if (window.missProp == CU_ACCESS_PROPERTY_PERSISTING) return CUDA_ERROR_INVALID_VALUE;
   hints->window_address = reinterpret_cast<uint64_t>(window.base_ptr);
   hints->window_bytes = window.num_bytes;
   hints->window_hit_ratio = window.hitRatio;
@@ -75,10 +71,10 @@ CUresult AddHint(uint16_t device, uint32_t attribute, const CUlaunchAttributeVal
       return CUDA_SUCCESS;
     }
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: {
-      const auto carveout = static_cast<int32_t>(value.sharedMemCarveout);
-      if (carveout < CU_SHAREDMEM_CARVEOUT_DEFAULT || carveout > CU_SHAREDMEM_CARVEOUT_MAX_SHARED)
+      // Unlike for functions, -1 is no percentage.
+      if (value.sharedMemCarveout > CU_SHAREDMEM_CARVEOUT_MAX_SHARED)
         return CUDA_ERROR_INVALID_VALUE;
-      hints->carveout = carveout;
+      hints->carveout = static_cast<int32_t>(value.sharedMemCarveout);
       hints->given |= wire::kHintCarveout;
       return CUDA_SUCCESS;
     }

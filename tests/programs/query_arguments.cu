@@ -122,6 +122,38 @@ void OccupancyOfStream(CUstream stream) {
   std::printf("occupancy: the context of a stream\n");
 }
 
+// The configuration of a query is checked as that of a launch, in the order of driver 580.
+void OccupancyOfConfigurations() {
+  const CUfunction kernel = FindKernel();
+  CUlaunchAttribute attribute{};
+  CUlaunchConfig config{};
+  config.gridDimX = 2;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 32;
+  config.blockDimY = config.blockDimZ = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  const auto expect = [&](CUresult want) {
+    int count = -1;
+    EXPECT_CU(cuOccupancyMaxActiveClusters(&count, kernel, &config), want);
+    EXPECT_CU(cuOccupancyMaxPotentialClusterSize(&count, kernel, &config), want);
+    REQUIRE(count == -1);
+  };
+  attribute.id = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+  expect(CUDA_ERROR_INVALID_VALUE);
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim.x = 3;
+  attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+  expect(CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  // A preferred cluster needs the cluster that always holds.
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION;
+  attribute.value.preferredClusterDim.x = 2;
+  expect(CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  config.gridDimZ = 65536;
+  expect(CUDA_ERROR_INVALID_VALUE);
+  std::printf("occupancy: wrong configurations\n");
+}
+
 cuuint64_t GraphMemory(CUgraphMem_attribute attribute) {
   cuuint64_t value = 0;
   CHECK_CU(cuDeviceGetGraphMemAttribute(0, attribute, &value));
@@ -313,6 +345,7 @@ int main() {
   CUstream stream;
   CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   Occupancy(device);
+  OccupancyOfConfigurations();
   OccupancyOfStream(stream);
   GraphMemoryAttributes(stream);
   Pointers();

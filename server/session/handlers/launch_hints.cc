@@ -32,7 +32,7 @@ absl::Status ReadHints(Session& session, const wire::LaunchHints& named, LaunchH
   if (has(wire::kHintAccessWindow)) {
     // These comparisons refuse NaN as well.
     sound &= named.window_hit_ratio >= 0.0f && named.window_hit_ratio <= 1.0f &&
-             named.window_hit <= kPersisting && named.window_miss < kPersisting;
+             named.window_miss != kPersisting;
   }
   if (!sound) return CudaError(kCudaErrorInvalidValue, "unknown launch hints, or invalid values");
   hints->given = named.given;

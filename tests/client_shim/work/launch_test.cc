@@ -72,6 +72,8 @@ TEST_CASE(
   PackParameters(p.kernel, nullptr, buffer, bytes, packed);
   CHECK(packed[7] == std::byte{'x'});
   CHECK(packed[8] == std::byte{0});
+  size = 0;
+  CHECK(FindParameters(p.kernel, nullptr, extra, &buffer, &bytes) == CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("A kernel without parameters needs neither array nor buffer") {
@@ -79,6 +81,15 @@ TEST_CASE("A kernel without parameters needs neither array nor buffer") {
   const void* buffer;
   size_t bytes;
   CHECK(FindParameters(kernel, nullptr, nullptr, &buffer, &bytes) == CUDA_SUCCESS);
+  // A buffer that it gets must be empty.
+  char memory[4] = {};
+  size_t size = 0;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, memory, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
+  CHECK(FindParameters(kernel, nullptr, extra, &buffer, &bytes) == CUDA_SUCCESS);
+  size = 4;
+  CHECK(FindParameters(kernel, nullptr, extra, &buffer, &bytes) ==
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
 }
 
 TEST_CASE(
@@ -108,6 +119,12 @@ TEST_CASE(
   attributes[3].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
   CHECK(ParseAttributes(config, &request, &events) == CUDA_ERROR_INVALID_HANDLE);
   attributes[3].id = static_cast<CUlaunchAttributeID>(77);
+  CHECK(ParseAttributes(config, &request, &events) == CUDA_ERROR_INVALID_VALUE);
+  attributes[3].id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION;
+  attributes[3].value.preferredClusterDim.x = 4;
+  CHECK(ParseAttributes(config, &request, &events) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  attributes[3].id = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+  attributes[3].value.sharedMemCarveout = static_cast<unsigned int>(-1);
   CHECK(ParseAttributes(config, &request, &events) == CUDA_ERROR_INVALID_VALUE);
   attributes[3].id = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
   CHECK(ParseAttributes(config, &request, &events) == CUDA_ERROR_NOT_SUPPORTED);
