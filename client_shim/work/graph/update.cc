@@ -1,6 +1,8 @@
 #include "client_shim/work/graph/update.h"
 
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "client_shim/work/graph/graph_memory.h"
 #include "proto/wire/launch.h"
@@ -24,8 +26,10 @@ CUgraphExecUpdateResult Compare(const KernelNode& before, const KernelNode& afte
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
+// Memory of the host stays memory of the host, pinned or not.
 bool SameSide(const PitchedPlace& before, const PitchedPlace& after) {
-  return before.pageable() == after.pageable() && before.in_array() == after.in_array();
+  return before.pageable() == after.pageable() && before.on_host() == after.on_host() &&
+         before.in_array() == after.in_array();
 }
 
 CUgraphExecUpdateResult Compare(const CopyNode& before, const CopyNode& after) {
@@ -63,6 +67,47 @@ CUresult Fail(CUgraphExecUpdateResult result, const GraphNode* node, const Graph
   return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
+std::vector<const GraphNode*> NodesWithoutDependents(const Graph& graph) {
+  std::vector<const GraphNode*> ends;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if ((*node)->dependents.empty()) ends.push_back(node->get());
+  }
+  return ends;
+}
+
+// Pairs the nodes of both graphs from their ends, the last one first, as driver 580 does. It finds
+// other topologies and other types before it looks at parameters. The node that an error names
+// depends on this order.
+CUresult CheckShapes(const Graph& before, const Graph& after, CUgraphExecUpdateResultInfo* info) {
+  const std::vector<const GraphNode*> old_ends = NodesWithoutDependents(before);
+  const std::vector<const GraphNode*> ends = NodesWithoutDependents(after);
+  if (old_ends.size() != ends.size()) {
+    const GraphNode* extra = ends.size() > old_ends.size() ? ends[old_ends.size()] : nullptr;
+    return Fail(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, extra, nullptr, info);
+  }
+  std::vector<bool> paired(after.nodes.size());
+  std::vector<std::pair<const GraphNode*, const GraphNode*>> pairs;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    pairs.emplace_back(old_ends[i], ends[i]);
+    paired[ends[i]->position] = true;
+  }
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const GraphNode& was = *pairs[i].first;
+    const GraphNode& is = *pairs[i].second;
+    if (was.dependencies.size() != is.dependencies.size())
+      return Fail(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, &is, nullptr, info);
+    if (was.body.index() != is.body.index())
+      return Fail(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, &is, nullptr, info);
+    for (size_t j = 0; j < is.dependencies.size(); ++j) {
+      const GraphNode* node = is.dependencies[j].node;
+      if (paired[node->position]) continue;
+      paired[node->position] = true;
+      pairs.emplace_back(was.dependencies[j].node, node);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUgraphExecUpdateResult CheckNodeUpdate(const NodeBody& before, const NodeBody& after,
@@ -93,6 +138,8 @@ CUresult CheckUpdate(const Graph& before, const Graph& after, bool node_prioriti
   *info = {};
   if (before.nodes.size() != after.nodes.size())
     return Fail(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr, nullptr, info);
+  if (const CUresult result = CheckShapes(before, after, info); result != CUDA_SUCCESS)
+    return result;
   for (size_t i = 0; i < after.nodes.size(); ++i) {
     const GraphNode& was = *before.nodes[i];
     const GraphNode& is = *after.nodes[i];

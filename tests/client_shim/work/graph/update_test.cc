@@ -35,8 +35,8 @@ TEST_CASE("Another number of nodes or edges is another topology") {
   GraphNode* a = Put(*before, EmptyNode{});
   Put(*before, EmptyNode{}, {a});
   Put(*more, EmptyNode{});
-  Put(*edges, EmptyNode{});
   GraphNode* loose = Put(*edges, EmptyNode{});
+  Put(*edges, EmptyNode{});
   Checked checked = Check(*before, *more);
   CHECK(checked.reply == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
@@ -44,6 +44,32 @@ TEST_CASE("Another number of nodes or edges is another topology") {
   checked = Check(*before, *edges);
   CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
   CHECK(checked.info.errorNode == HandleOf(*loose));
+}
+
+TEST_CASE("Graphs are compared from their last end, the number of edges before the type") {
+  const std::lock_guard lock(GraphMutex());
+  auto before = MakeGraph(true), types = MakeGraph(true), edges = MakeGraph(true);
+  auto fewer = MakeGraph(true);
+  GraphNode* a = Put(*before, EmptyNode{});
+  Put(*before, EmptyNode{});
+  Put(*before, EmptyNode{}, {a});
+  GraphNode* b = Put(*types, KernelOf(1));
+  Put(*types, KernelOf(2));
+  GraphNode* last = Put(*types, KernelOf(3), {b});
+  Checked checked = Check(*before, *types);
+  CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+  CHECK(checked.info.errorNode == HandleOf(*last));
+  GraphNode* c = Put(*edges, EmptyNode{});
+  Put(*edges, EmptyNode{}, {c});
+  GraphNode* loose = Put(*edges, KernelOf(3));
+  checked = Check(*before, *edges);
+  CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  CHECK(checked.info.errorNode == HandleOf(*loose));
+  GraphNode* d = Put(*fewer, EmptyNode{});
+  Put(*fewer, EmptyNode{}, {Put(*fewer, EmptyNode{}, {d})});
+  checked = Check(*before, *fewer);
+  CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  CHECK(checked.info.errorNode == nullptr);
 }
 
 TEST_CASE("An edge from another node names both ends") {
@@ -95,6 +121,9 @@ TEST_CASE("Copies keep their kind of memory, and their shape unless they are lin
         CU_GRAPH_EXEC_UPDATE_SUCCESS);
   CHECK(CheckNodeUpdate(linear, CopyOf(Pageable(host), OnDevice(4), 16), false) ==
         CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  const CopyNode pinned = CopyOf(OnDevice(1), Place{2, 2}, 16);
+  CHECK(CheckNodeUpdate(pinned, pinned, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  CHECK(CheckNodeUpdate(pinned, linear, false) == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
   CopyNode rows = linear;
   rows.height = 2;
   CopyNode wider = rows;
