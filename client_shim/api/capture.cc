@@ -1,6 +1,8 @@
 // Stream capture.
 #include "client_shim/work/graph/capture.h"
 
+#include <cstring>
+
 #include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
@@ -76,6 +78,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* capt
   if (dependencies_out != nullptr && edgeData_out == nullptr && !info.plain)
     return CUDA_ERROR_LOSSY_QUERY;
   *captureStatus_out = info.status;
+  if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   if (id_out != nullptr) *id_out = info.id;
   if (graph_out != nullptr) *graph_out = info.graph;
   if (dependencies_out != nullptr) *dependencies_out = info.dependencies;
@@ -101,11 +104,11 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dep
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (*mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
-  const auto before = static_cast<CUstreamCaptureMode>(thread_state.capture_mode);
-  thread_state.capture_mode = static_cast<uint8_t>(*mode);
-  *mode = before;
+  // Driver 580 takes every number. The program may have written one that the type does not have.
+  int after;
+  memcpy(&after, mode, sizeof(after));
+  memcpy(mode, &thread_state.capture_mode, sizeof(*mode));
+  thread_state.capture_mode = after;
   return CUDA_SUCCESS;
 }
 

@@ -31,7 +31,7 @@ struct ThreadState {
   uint64_t fence_value;
   bool per_thread_default;  // set by PerThreadDefaultScope
   bool in_host_function;    // a host function or stream callback runs, which must not call CUDA
-  uint8_t capture_mode;     // CUstreamCaptureMode
+  int capture_mode;         // CUstreamCaptureMode, or another number
 };
 
 extern thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));

@@ -31,8 +31,15 @@ CUresult WaitOnStream(CUstream stream_handle, CUevent handle, unsigned int flags
   const CUresult result = StreamForWorkOrCapture(stream_handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   Event* event = FindEvent(handle);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const bool capturing = Capturing(*stream);
+  if (event == nullptr) {
+    // As with driver 580, a lost capture comes before a wrong event.
+    CaptureInfo capture;
+    if (capturing && QueryCapture(*stream, &capture) == CUDA_SUCCESS &&
+        capture.status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+      return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   if (capturing && flags == CU_EVENT_WAIT_EXTERNAL) return CaptureEventWait(*stream, handle);
   if (event->capture.load(std::memory_order_acquire) != 0 ||
       (capturing && (event->point.load(std::memory_order_relaxed) != 0 || event->interprocess()))) {

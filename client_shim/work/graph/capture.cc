@@ -222,10 +222,14 @@ CUresult EndCapture(Stream& stream, CUgraph* graph) {
                           : sequence->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                           : !Joined(*sequence)    ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                                                   : CUDA_SUCCESS;
-  // A graph that nobody gets is destroyed on return, unless the program owns it.
+  // A graph that nobody gets is destroyed on return, unless the program owns it. As with driver 580,
+  // the program's own graph ends with an invalidated capture, too.
   std::unique_ptr<Graph> owned = std::move(sequence->owned);
   Graph* const captured = sequence->graph;
   End(*sequence);
+  if (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && owned == nullptr &&
+      captured->captures == 0 && captured->parent == nullptr)
+    owned.reset(captured);
   if (result != CUDA_SUCCESS || graph == nullptr) return result;
   *graph = HandleOf(*captured);
   owned.release();  // the program owns it now
@@ -264,9 +268,9 @@ CUresult QueryCapture(Stream& stream, CaptureInfo* info) {
 
 CUresult UpdateCaptureDependencies(Stream& stream, const CUgraphNode* dependencies,
                                    const CUgraphEdgeData* data, size_t count, uint32_t flags) {
+  if (!Capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
   if (flags != CU_STREAM_ADD_CAPTURE_DEPENDENCIES && flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!Capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
   const std::lock_guard lock(GraphMutex());
   Sequence* sequence;
   if (const CUresult result = ActiveSequence(stream, &sequence); result != CUDA_SUCCESS)
@@ -346,8 +350,8 @@ CUresult WaitInCapture(Stream& stream, Event& event) {
 CUresult RefuseInCapture(Stream& stream) {
   const std::lock_guard lock(GraphMutex());
   Sequence* sequence;
-  if (const CUresult result = ActiveSequence(stream, &sequence); result != CUDA_SUCCESS)
-    return result;
+  const CUresult result = ActiveSequence(stream, &sequence);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   return Invalidate(*sequence, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
@@ -372,7 +376,7 @@ CUresult RefuseContextInCapture(const Context& context) {
 }
 
 CUresult RefuseUnsafeCallSlowly() {
-  const auto mode = static_cast<CUstreamCaptureMode>(thread_state.capture_mode);
+  const int mode = thread_state.capture_mode;
   if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   const std::lock_guard lock(GraphMutex());
   CUresult result = CUDA_SUCCESS;

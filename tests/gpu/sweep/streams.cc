@@ -276,8 +276,9 @@ void CallWhileCapturing(CUstream stream) {
   Out<cuuint64_t> id("id", Shown::kHidden);
   Out<CUgraph> graph("graph");
   Out<std::size_t> count("count");
-  Out<const CUgraphNode*> nodes("nodes");
-  Out<const CUgraphEdgeData*> edges("edges");
+  // An empty list may begin at any address.
+  Out<const CUgraphNode*> nodes("nodes", Shown::kHidden);
+  Out<const CUgraphEdgeData*> edges("edges", Shown::kHidden);
   void* parameters[2];
   CUdeviceptr out = fix.second.base;
   unsigned value = 3;
