@@ -44,6 +44,7 @@ CUresult ReturnNodes(const std::vector<GraphNode*>& list, CUgraphNode* nodes, si
 CUresult ReturnEdges(const std::vector<GraphEdge>& list, CUgraphNode* nodes, CUgraphEdgeData* data,
                      size_t* count) {
   if (nodes == nullptr && data != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodes != nullptr && *count == 0) return CUDA_ERROR_INVALID_VALUE;
   const bool lossy = nodes != nullptr && data == nullptr &&
                      std::any_of(list.begin(), list.end(),
                                  [](const GraphEdge& edge) { return !Plain(edge.data); });
@@ -201,9 +202,8 @@ CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from, cons
   for (size_t i = 0; i < numDependencies; ++i) {
     const CUresult result = AddEdge(*graph, FindNode(from[i]), FindNode(to[i]),
                                     edgeData == nullptr ? CUgraphEdgeData{} : edgeData[i]);
-    if (result == CUDA_SUCCESS) continue;
-    while (i-- > 0) RemoveEdge(*graph, FindNode(from[i]), FindNode(to[i]), nullptr);
-    return result;
+    // As with driver 580, the edges before a wrong one stay.
+    if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
@@ -225,12 +225,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from,
   for (size_t i = 0; i < numDependencies; ++i) {
     const CUresult result = RemoveEdge(*graph, FindNode(from[i]), FindNode(to[i]),
                                        edgeData == nullptr ? &kPlain : &edgeData[i]);
-    if (result == CUDA_SUCCESS) continue;
-    while (i-- > 0) {
-      AddEdge(*graph, FindNode(from[i]), FindNode(to[i]),
-              edgeData == nullptr ? kPlain : edgeData[i]);
-    }
-    return result;
+    if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }

@@ -191,12 +191,10 @@ CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphN
 CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
                            const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
                            size_t numDependencies, CUgraphNodeParams* nodeParams) {
+  if (!ReservedUnused(*nodeParams)) return CUDA_ERROR_INVALID_VALUE;
   const NodePlace place{hGraph, dependencies, dependencyData, numDependencies};
+  // Driver 580 clones the child for every other ownership.
   if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-    if (nodeParams->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE &&
-        nodeParams->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
     return AddChild(phGraphNode, place, nodeParams->graph.graph,
                     nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
   }
@@ -505,8 +503,10 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
-  // The shim keeps no memory besides that of graphs, so there is nothing to trim.
-  return session().HasDevice(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
+  // The shim keeps no memory besides that of graphs, so only the numbers change.
+  TrimGraphMemory(static_cast<uint16_t>(device));
+  return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
@@ -514,13 +514,11 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
   const GraphMemoryUse use = UseOfGraphMemory(static_cast<uint16_t>(device));
   switch (attr) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-      *static_cast<cuuint64_t*>(value) = use.used;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+      *static_cast<cuuint64_t*>(value) = use.pool;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
       *static_cast<cuuint64_t*>(value) = use.used_high;
-      return CUDA_SUCCESS;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-      *static_cast<cuuint64_t*>(value) = use.reserved;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
       *static_cast<cuuint64_t*>(value) = use.reserved_high;

@@ -184,7 +184,12 @@ void GraphMemoryAttributes(CUstream stream) {
   REQUIRE(used >= 16 * kMiB && reserved >= 16 * kMiB);
   REQUIRE(GraphMemory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) <= used);
   REQUIRE(GraphMemory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) <= reserved);
+  // All of the pool counts as used. It grows in steps, and shrinks only when it is trimmed.
+  REQUIRE(GraphMemory(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) ==
+          GraphMemory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
+  REQUIRE(GraphMemory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) % (32 * kMiB) == 0);
   CHECK_CU(cuDeviceGraphMemTrim(0));
+  REQUIRE(GraphMemory(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) == 0);
 
   // Each mark is reset alone, and only to zero.
   cuuint64_t value = 1;

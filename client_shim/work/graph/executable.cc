@@ -596,6 +596,20 @@ CUresult SwapBodies(GraphExec& exec, Graph& graph, Graph& fresh) {
   return CUDA_SUCCESS;
 }
 
+// A node that a graph which kernels launch cannot have. Null: there is none.
+const GraphNode* HostOnlyNode(const Graph& graph) {
+  for (const auto& node : graph.nodes) {
+    if (const auto* child = std::get_if<ChildNode>(&node->body)) {
+      if (const GraphNode* inside = HostOnlyNode(*child->graph); inside != nullptr) return inside;
+    } else if (!std::holds_alternative<KernelNode>(node->body) &&
+               !std::holds_alternative<CopyNode>(node->body) &&
+               !std::holds_alternative<FillNode>(node->body)) {
+      return node.get();
+    }
+  }
+  return nullptr;
+}
+
 // Whether changes that the daemon never refuses turn one graph into the other, as CheckUpdate
 // allows.
 bool CertainlyBecomes(const GraphExec& exec, const Graph& graph, const Graph& now) {
@@ -656,9 +670,15 @@ CUresult Instantiate(CUgraph handle, uint64_t flags, CUgraphExec* made, CUgraphN
   if ((flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
     *why = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
-    return (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0
-               ? CUDA_ERROR_INVALID_VALUE
-               : CUDA_ERROR_NOT_SUPPORTED;
+    if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    const std::lock_guard lock(GraphMutex());
+    const Graph* graph = FindGraph(handle);
+    if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const GraphNode* node = HostOnlyNode(*graph);
+    if (node == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    *error_node = HandleOf(*node);
+    return CUDA_ERROR_INVALID_VALUE;
   }
   std::unique_ptr<Graph> snapshot;
   {

@@ -27,13 +27,18 @@ Registry& registry() {
 // The number of memories. Programs without any pay one load when they free memory.
 std::atomic<uint64_t> g_count{0};
 
+constexpr uint64_t kPoolStep = 32 << 20;
+uint64_t PoolFor(uint64_t bytes) { return (bytes + kPoolStep - 1) / kPoolStep * kPoolStep; }
+
 // Needs the registry's mutex.
 void CountUse(GraphMemory& memory) {
   if (memory.used) return;
   memory.used = true;
   GraphMemoryUse& use = registry().use[memory.context.device];
-  use.used += memory.bytes;
-  use.used_high = std::max(use.used_high, use.used);
+  use.launched += memory.bytes;
+  use.pool = std::max(use.pool, PoolFor(use.launched));
+  use.used_high = std::max(use.used_high, use.pool);
+  use.reserved_high = std::max(use.reserved_high, use.pool);
 }
 
 }  // namespace
@@ -43,9 +48,7 @@ GraphMemory::~GraphMemory() {
   {
     const std::lock_guard lock(registry().mutex);
     registry().by_address.erase(address);
-    GraphMemoryUse& use = registry().use[context.device];
-    use.reserved -= bytes;
-    if (used) use.used -= bytes;
+    if (used) registry().use[context.device].launched -= bytes;
   }
   g_count.fetch_sub(1, std::memory_order_relaxed);
   Allocation allocation;
@@ -77,9 +80,6 @@ CUresult AllocateGraphMemory(const NodeContext& context, uint64_t bytes,
   made->context = context;
   const std::lock_guard lock(registry().mutex);
   registry().by_address[made->address] = made;
-  GraphMemoryUse& use = registry().use[context.device];
-  use.reserved += bytes;
-  use.reserved_high = std::max(use.reserved_high, use.reserved);
   g_count.fetch_add(1, std::memory_order_relaxed);
   *memory = std::move(made);
   return CUDA_SUCCESS;
@@ -126,16 +126,22 @@ GraphMemoryUse UseOfGraphMemory(uint16_t device) {
   return registry().use[device];
 }
 
+void TrimGraphMemory(uint16_t device) {
+  const std::lock_guard lock(registry().mutex);
+  GraphMemoryUse& use = registry().use[device];
+  use.pool = PoolFor(use.launched);
+}
+
 void ResetUsedGraphMemoryHigh(uint16_t device) {
   const std::lock_guard lock(registry().mutex);
   GraphMemoryUse& use = registry().use[device];
-  use.used_high = use.used;
+  use.used_high = use.pool;
 }
 
 void ResetReservedGraphMemoryHigh(uint16_t device) {
   const std::lock_guard lock(registry().mutex);
   GraphMemoryUse& use = registry().use[device];
-  use.reserved_high = use.reserved;
+  use.reserved_high = use.pool;
 }
 
 void ForgetGraphMemory(ContextId context) {

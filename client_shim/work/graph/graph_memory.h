@@ -45,12 +45,14 @@ void NoteUse(GraphMemory& memory);
 // result of the call: CUDA_ERROR_INVALID_VALUE if the memory is not allocated.
 bool FreeIfGraphMemory(uint64_t address, CUresult* result);
 
-// In bytes. Memory is reserved while it exists, and used from its first launch on.
+// In bytes. Programs see a pool as with driver 580: it grows in large steps when a launch uses more
+// memory, all of it is both reserved and used, and it shrinks only when the program trims it.
 struct GraphMemoryUse {
-  uint64_t reserved = 0, reserved_high = 0;
-  uint64_t used = 0, used_high = 0;
+  uint64_t launched = 0;  // memory that exists and that a launch has used
+  uint64_t pool = 0, used_high = 0, reserved_high = 0;
 };
 GraphMemoryUse UseOfGraphMemory(uint16_t device);
+void TrimGraphMemory(uint16_t device);
 // Each sets one high-water mark to the present value.
 void ResetUsedGraphMemoryHigh(uint16_t device);
 void ResetReservedGraphMemoryHigh(uint16_t device);

@@ -188,21 +188,21 @@ CUresult SetKernelNodeAttribute(KernelNode& node, CUlaunchAttributeID id,
 
 CUresult GetKernelNodeAttribute(const KernelNode& node, CUlaunchAttributeID id,
                                 CUlaunchAttributeValue* value) {
-  std::memset(value, 0, sizeof(*value));
+  CUlaunchAttributeValue got{};
   switch (id) {
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-      value->cooperative = (node.launch.flags & wire::kLaunchCooperative) != 0;
-      return CUDA_SUCCESS;
+      got.cooperative = (node.launch.flags & wire::kLaunchCooperative) != 0;
+      break;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
       if ((node.launch.flags & wire::kLaunchHasCluster) != 0) {
-        value->clusterDim.x = node.launch.cluster[0];
-        value->clusterDim.y = node.launch.cluster[1];
-        value->clusterDim.z = node.launch.cluster[2];
+        got.clusterDim.x = node.launch.cluster[0];
+        got.clusterDim.y = node.launch.cluster[1];
+        got.clusterDim.z = node.launch.cluster[2];
       }
-      return CUDA_SUCCESS;
+      break;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      value->priority = node.launch.priority;
-      return CUDA_SUCCESS;
+      got.priority = node.launch.priority;
+      break;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
@@ -210,16 +210,18 @@ CUresult GetKernelNodeAttribute(const KernelNode& node, CUlaunchAttributeID id,
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      GetHint(node.hints, id, value);
-      return CUDA_SUCCESS;
+      GetHint(node.hints, id, &got);
+      break;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: {
       const auto set = node.attributes.find(id);
-      if (set != node.attributes.end()) *value = set->second;
-      return CUDA_SUCCESS;
+      if (set != node.attributes.end()) got = set->second;
+      break;
     }
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+  *value = got;
+  return CUDA_SUCCESS;
 }
 
 CUDA_KERNEL_NODE_PARAMS DescribeKernelNode(KernelNode& node) {
@@ -347,8 +349,7 @@ CUresult MakeMemoryOpsNode(CUcontext handle, const CUstreamBatchMemOpParams* ope
 }
 
 CUresult MakeAllocNode(const CUDA_MEM_ALLOC_NODE_PARAMS& params, AllocNode* node) {
-  if (params.poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || params.bytesize == 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (params.poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   const CUmemLocation place = params.poolProps.location;
   const bool on_device = place.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const bool known = place.id >= 0 && static_cast<size_t>(place.id) < session().devices().size();
@@ -357,7 +358,11 @@ CUresult MakeAllocNode(const CUDA_MEM_ALLOC_NODE_PARAMS& params, AllocNode* node
   if (shared && on_device && !known) return CUDA_ERROR_INVALID_VALUE;
   if (shared && !on_device && place.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
     return CUDA_ERROR_INVALID_VALUE;
-  if (shared || !on_device) return CUDA_ERROR_NOT_SUPPORTED;
+  constexpr int kLinuxTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+  if ((params.poolProps.handleTypes & ~kLinuxTypes) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (shared) return CUDA_ERROR_NOT_SUPPORTED;
+  if (params.bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!on_device) return CUDA_ERROR_NOT_SUPPORTED;
   if (!known) return CUDA_ERROR_INVALID_DEVICE;
   const int device = place.id;
   if (params.accessDescs == nullptr && params.accessDescCount != 0) return CUDA_ERROR_INVALID_VALUE;

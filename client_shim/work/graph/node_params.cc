@@ -28,12 +28,15 @@ CUresult Made(NodeBody* body, Make make) {
 
 }  // namespace
 
-CUresult MakeNodeBody(const CUgraphNodeParams& params, NodeBody* body) {
-  // Bytes without a meaning in this version of CUDA may have one in a later version.
+bool ReservedUnused(const CUgraphNodeParams& params) {
   for (const int reserved : params.reserved0) {
-    if (reserved != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (reserved != 0) return false;
   }
-  if (params.reserved2 != 0) return CUDA_ERROR_INVALID_VALUE;
+  return params.reserved2 == 0;
+}
+
+CUresult MakeNodeBody(const CUgraphNodeParams& params, NodeBody* body) {
+  if (!ReservedUnused(params)) return CUDA_ERROR_INVALID_VALUE;
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return Made<KernelNode>(body, [&](KernelNode* node) {

@@ -5,6 +5,10 @@
 
 namespace detshare::shim {
 
+// Whether the bytes are zero that have no meaning in this version of CUDA. They may have one in a
+// later version.
+bool ReservedUnused(const CUgraphNodeParams& params);
+
 // Handles every type except child graphs and conditional nodes, which are more than parameters.
 // CUDA_ERROR_NOT_SUPPORTED: external semaphores.
 CUresult MakeNodeBody(const CUgraphNodeParams& params, NodeBody* body);
