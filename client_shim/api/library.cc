@@ -15,10 +15,11 @@
 namespace detshare::shim::api {
 namespace {
 
-// Sets whether the program keeps the image for the library's life.
+// Sets whether the program keeps the image for the library's life, and whether it gives a table of
+// host functions.
 CUresult ParseLibraryOptions(unsigned int count, const CUlibraryOption* options, void** values,
-                             bool* preserved) {
-  *preserved = false;
+                             bool* preserved, bool* host_table) {
+  *preserved = *host_table = false;
   if (count != 0 && options == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
     int option;  // the program may have written any number
@@ -26,6 +27,7 @@ CUresult ParseLibraryOptions(unsigned int count, const CUlibraryOption* options,
     switch (option) {
       // Host functions by device address. The shim does not need them.
       case CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE:
+        *host_table = true;
         break;
       case CU_LIBRARY_BINARY_IS_PRESERVED:
         *preserved = values == nullptr || values[i] != nullptr;
@@ -53,35 +55,46 @@ CUresult LoadModule(CUmodule* module, const ImagePieces& image, JitOptions& opti
   return result;
 }
 
+// Whether it lies in the code itself that it cannot be loaded.
+bool CodeIsWrong(CUresult result) {
+  return result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_INVALID_PTX ||
+         result == CUDA_ERROR_INVALID_SOURCE || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+}
+
 }  // namespace
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
                            void** jitOptionsValues, unsigned int numJitOptions,
                            CUlibraryOption* libraryOptions, void** libraryOptionValues,
                            unsigned int numLibraryOptions) {
-  bool preserved;
-  CUresult result =
-      ParseLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved);
+  bool preserved, host_table;
+  CUresult result = ParseLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues,
+                                        &preserved, &host_table);
   if (result != CUDA_SUCCESS) return result;
   JitOptions options;
   result = options.Parse(numJitOptions, jitOptions, jitOptionsValues);
   if (result != CUDA_SUCCESS) return result;
   ImagePieces image;
-  result = MeasureImage(code, &image);
-  if (result != CUDA_SUCCESS) return result;
   Library* made;
-  result = LoadLibrary(image, nullptr, CurrentDevice(), preserved, options, &made);
-  if (result == CUDA_SUCCESS) *library = LibraryHandle(*made);
-  return result;
+  result = MeasureImage(code, &image);
+  if (result == CUDA_SUCCESS)
+    result = LoadLibrary(image, nullptr, CurrentDevice(), preserved, options, &made);
+  // NVIDIA's driver looks at the code when the library is first used.
+  if (CodeIsWrong(result) && LazyLoading())
+    result = MakeFailedLibrary(result, CurrentDevice(), &made);
+  if (result != CUDA_SUCCESS) return result;
+  made->host_table = host_table;
+  *library = LibraryHandle(*made);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
                                void** jitOptionsValues, unsigned int numJitOptions,
                                CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                unsigned int numLibraryOptions) {
-  bool preserved;
-  CUresult result =
-      ParseLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved);
+  bool preserved, host_table;
+  CUresult result = ParseLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues,
+                                        &preserved, &host_table);
   if (result != CUDA_SUCCESS) return result;
   JitOptions options;
   result = options.Parse(numJitOptions, jitOptions, jitOptionsValues);
@@ -94,8 +107,10 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
   if (result != CUDA_SUCCESS) return result;
   Library* made;
   result = LoadLibrary(image, nullptr, CurrentDevice(), false, options, &made);
-  if (result == CUDA_SUCCESS) *library = LibraryHandle(*made);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  made->host_table = host_table;
+  *library = LibraryHandle(*made);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {
@@ -134,6 +149,7 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Context* context;
   if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
+  if (found->failure != CUDA_SUCCESS) return found->failure;
   *pMod = ModuleHandle(*found);
   return CUDA_SUCCESS;
 }
@@ -151,6 +167,21 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   if (dptr != nullptr) *dptr = global.address;
   if (bytes != nullptr) *bytes = global.bytes;
   return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  const Library* found = FindLibrary(library);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return found->host_table ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuModuleGetTexRef(CUtexref* pTexRef, CUmodule hmod, const char* name) {
+  Library* found = FindModule(hmod);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // The name of a kernel is no other name, and a module without kernels uses no texture.
+  Kernel* kernel;
+  const bool certain = found->kernel_count == 0 || GetKernel(*found, name, &kernel) == CUDA_SUCCESS;
+  return certain ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
@@ -208,9 +239,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
-  const char* wish = getenv("CUDA_MODULE_LOADING");
-  *mode = wish != nullptr && strcmp(wish, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING
-                                                        : CU_MODULE_LAZY_LOADING;
+  *mode = LazyLoading() ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
   return CUDA_SUCCESS;
 }
 
@@ -246,6 +275,9 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunct
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
   Library* found = FindModule(hmod);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // After an error the results are zero, as natively.
+  if (dptr != nullptr) *dptr = 0;
+  if (bytes != nullptr) *bytes = 0;
   if (*name == '\0' || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   Context* context;
   if (found->module) {
@@ -255,7 +287,6 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
   }
   Global global;
   const CUresult result = GetGlobal(*found, *context, name, &global);
-  // After an error the results are zero, as natively.
   if (dptr != nullptr) *dptr = global.address;
   if (bytes != nullptr) *bytes = global.bytes;
   return result;

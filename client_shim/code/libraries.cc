@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -216,6 +217,7 @@ bool CanReload(const Library& library) {
 CUresult EnsureLoaded(Library& library, uint16_t device) {
   if (library.ids[device] != 0) [[likely]]
     return CUDA_SUCCESS;
+  if (library.failure != CUDA_SUCCESS) return library.failure;
   if (library.module || !CanReload(library)) return CUDA_ERROR_INVALID_HANDLE;
   if (!library.preserved.empty()) return Send(library, library.preserved, device, nullptr);
   return Send(library, {std::as_bytes(std::span(library.image))}, device, nullptr);
@@ -481,6 +483,41 @@ uint16_t DeviceFor(const Kernel& kernel) {
   return library.module ? library.home_device : CurrentDeviceOr(library.home_device);
 }
 
+namespace {
+
+// Needs library.mutex.
+void Begin(Library& library, uint32_t index, Context* context, uint16_t device) {
+  library.index = index;
+  library.module = context != nullptr;
+  library.context = context;
+  library.context_id = context != nullptr ? context->id.load(std::memory_order_acquire) : 0;
+  library.home_device = device;
+  library.failure = CUDA_SUCCESS;
+  library.host_table = false;
+  library.without_variables = false;
+  library.altered.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+bool LazyLoading() {
+  const char* wish = getenv("CUDA_MODULE_LOADING");
+  return wish == nullptr || strcmp(wish, "EAGER") != 0;
+}
+
+CUresult MakeFailedLibrary(CUresult failure, uint16_t device, Library** library) {
+  uint32_t index;
+  Library* made = code_tables().libraries.Reserve(&index);
+  if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::lock_guard lock(made->mutex);
+  Begin(*made, index, nullptr, device);
+  made->failure = failure;
+  made->kernel_count = 0;
+  made->handle = code_tables().libraries.Publish(HandleKind::kLibrary, index);
+  *library = made;
+  return CUDA_SUCCESS;
+}
+
 CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device, bool preserved,
                      JitOptions& options, Library** library) {
   ImagePieces image = named;
@@ -501,14 +538,8 @@ CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   {
     const std::lock_guard lock(made->mutex);
-    made->index = index;
-    made->module = context != nullptr;
-    made->context = context;
-    made->context_id = context != nullptr ? context->id.load(std::memory_order_acquire) : 0;
-    made->home_device = device;
+    Begin(*made, index, context, device);
     made->options = options.plain();
-    made->without_variables = false;
-    made->altered.store(false, std::memory_order_relaxed);
     if (!AdoptSpare(*made, image, options)) {
       if (const CUresult result = Send(*made, image, device, &options); result != CUDA_SUCCESS) {
         if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && properties.ptx_only)

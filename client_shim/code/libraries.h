@@ -74,6 +74,9 @@ struct Library {
   ContextId context_id = 0;
   std::mutex mutex;  // guards the rest; held during calls to the daemon
   uint16_t home_device = 0;
+  // Why the image cannot be loaded, of a library that reports it with its first use.
+  CUresult failure = CUDA_SUCCESS;
+  bool host_table = false;  // it was loaded with a table of host functions
   uint32_t kernel_count = 0;
   std::array<LibraryId, kMaxDevices> ids{};  // 0: not loaded on this device
   // The image, if it may be needed again: for a second device, after the context was reset, or to
@@ -103,6 +106,9 @@ struct CodeTables {
   HandleTable<Kernel> kernels;
 };
 CodeTables& code_tables();
+
+// Whether code is loaded when it is first used, which CUDA_MODULE_LOADING decides.
+bool LazyLoading();
 
 // Finds a CUlibrary. Null for any other value.
 Library* FindLibrary(CUlibrary handle);
@@ -154,6 +160,8 @@ uint16_t DeviceFor(const Kernel& kernel);
 // place for the library's life.
 CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved,
                      JitOptions& options, Library** library);
+// Makes a library that cannot be loaded. It has no kernels, and its uses return `failure`.
+CUresult MakeFailedLibrary(CUresult failure, uint16_t device, Library** library);
 // Ends the library, its kernels and its globals. Waits for the session's work, unless the library
 // becomes a spare one.
 CUresult UnloadLibrary(Library& library);

@@ -81,13 +81,38 @@ DONE:
 }
 )";
 
+// A library looks at its code when it is first used.
+void WrongCode() {
+  const char kWrong[] =
+      ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry x() { bad; }\n";
+  CUlibrary library = nullptr;
+  CHECK_CU(cuLibraryLoadData(&library, kWrong, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  unsigned kernels = 7;
+  CHECK_CU(cuLibraryGetKernelCount(&kernels, library));
+  REQUIRE(kernels == 0);
+  CUkernel kernel = nullptr;
+  EXPECT_CU(cuLibraryGetKernel(&kernel, library, "x"), CUDA_ERROR_INVALID_PTX);
+  CUmodule module = nullptr;
+  EXPECT_CU(cuLibraryGetModule(&module, library), CUDA_ERROR_INVALID_PTX);
+  CUdeviceptr memory = 0;
+  std::size_t size = 0;
+  EXPECT_CU(cuLibraryGetGlobal(&memory, &size, library, "y"), CUDA_ERROR_INVALID_PTX);
+  CHECK_CU(cuLibraryUnload(library));
+  CHECK_CU(cuLibraryLoadData(&library, "no code", nullptr, nullptr, 0, nullptr, nullptr, 0));
+  EXPECT_CU(cuLibraryGetKernel(&kernel, library, "x"), CUDA_ERROR_INVALID_IMAGE);
+  CHECK_CU(cuLibraryUnload(library));
+}
+
 int main() {
   CUdevice device = check::UsePrimaryContext();
+  WrongCode();
   CUlibrary library = nullptr;
   CUkernel indices = nullptr, reverse = nullptr, missing = nullptr;
   CHECK_CU(cuLibraryLoadData(&library, kText, nullptr, nullptr, 0, nullptr, nullptr, 0));
   CHECK_CU(cuLibraryGetKernel(&indices, library, "indices"));
   CHECK_CU(cuLibraryGetKernel(&reverse, library, "reverse"));
+  void* unified = nullptr;
+  EXPECT_CU(cuLibraryGetUnifiedFunction(&unified, library, "indices"), CUDA_ERROR_INVALID_VALUE);
   EXPECT_CU(cuLibraryGetKernel(&missing, library, "missing"), CUDA_ERROR_NOT_FOUND);
   CUfunction function = nullptr;
   CHECK_CU(cuKernelGetFunction(&function, indices));

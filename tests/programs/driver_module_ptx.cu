@@ -100,6 +100,14 @@ int main() {
   CHECK_CU(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
   REQUIRE(threads >= 128 && threads <= 1024 && registers > 0);
 
+  // After an error the results are zero.
+  CUdeviceptr nowhere = 7;
+  std::size_t no_bytes = 7;
+  EXPECT_CU(cuModuleGetGlobal(&nowhere, &no_bytes, module, ""), CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(nowhere == 0 && no_bytes == 0);
+  CUtexref texture = nullptr;
+  EXPECT_CU(cuModuleGetTexRef(&texture, module, "transform"), CUDA_ERROR_NOT_FOUND);
+
   std::vector<unsigned> in(kCount), got(kCount);
   for (unsigned i = 0; i < kCount; ++i) in[i] = i * 2654435761u;
   CUdeviceptr device_in = 0, out = 0;

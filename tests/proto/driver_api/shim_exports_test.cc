@@ -128,9 +128,9 @@ TEST_CASE_METHOD(Fresh,
 
 TEST_CASE_METHOD(Fresh,
                  "An unsupported entry point logs its name and returns CUDA_ERROR_NOT_SUPPORTED") {
-  CHECK(cuModuleGetTexRef(nullptr, nullptr, "t") == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(cuModuleGetSurfRef(nullptr, nullptr, "t") == CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE(recorded.size() == 1);
-  CHECK(recorded[0].symbol == "unsupported cuModuleGetTexRef");
+  CHECK(recorded[0].symbol == "unsupported cuModuleGetSurfRef");
 }
 
 TEST_CASE_METHOD(Fresh,
