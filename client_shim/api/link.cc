@@ -49,11 +49,14 @@ CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::st
   const std::lock_guard lock(state->mutex);
   if (state->complete) return CUDA_ERROR_INVALID_VALUE;
   if (state->failed != CUDA_SUCCESS) return state->failed;
+  // NVIDIA's driver takes PTX for a fatbin, too.
+  if (type == CU_JIT_INPUT_FATBINARY && Plausible(CU_JIT_INPUT_PTX, bytes)) type = CU_JIT_INPUT_PTX;
   if (!Plausible(type, bytes)) {
-    state->failed = CUDA_ERROR_INVALID_IMAGE;
+    // Text that is no PTX is left out of the link. Another wrong input ends the link.
+    if (type != CU_JIT_INPUT_PTX) state->failed = CUDA_ERROR_INVALID_IMAGE;
     state->options.WriteBack("", "an input of the link is not of the type that the program names",
                              0);
-    return state->failed;
+    return CUDA_ERROR_INVALID_IMAGE;
   }
   state->inputs.push_back({static_cast<uint32_t>(type), std::move(name), std::move(bytes)});
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 // The driver's linker. It links two PTX texts into one module; one text calls a function and reads
-// a variable of the other.
+// a variable of the other. What is no PTX is refused and left out.
 #include "check_driver.h"
 
 const char kLibrary[] = R"(
@@ -71,12 +71,32 @@ DONE:
 }
 )";
 
-int main() {
-  CUdevice device = check::UsePrimaryContext();
+void NoKernels() {
   CUlinkState linker = nullptr;
   CHECK_CU(cuLinkCreate(0, nullptr, nullptr, &linker));
-  CHECK_CU(cuLinkAddData(linker, CU_JIT_INPUT_PTX, const_cast<char*>(kLibrary), sizeof kLibrary,
-                         "library.ptx", 0, nullptr, nullptr));
+  void* image = nullptr;
+  std::size_t size = 0;
+  CHECK_CU(cuLinkComplete(linker, &image, &size));
+  CUmodule module = nullptr;
+  CHECK_CU(cuModuleLoadData(&module, image));
+  unsigned count = 7;
+  CHECK_CU(cuModuleGetFunctionCount(&count, module));
+  REQUIRE(count == 0);
+  CHECK_CU(cuModuleUnload(module));
+  CHECK_CU(cuLinkDestroy(linker));
+}
+
+int main() {
+  CUdevice device = check::UsePrimaryContext();
+  NoKernels();
+  CUlinkState linker = nullptr;
+  CHECK_CU(cuLinkCreate(0, nullptr, nullptr, &linker));
+  char text[] = "text";
+  EXPECT_CU(cuLinkAddData(linker, CU_JIT_INPUT_PTX, text, sizeof text, "text", 0, nullptr, nullptr),
+            CUDA_ERROR_INVALID_IMAGE);
+  // PTX may be called a fatbin.
+  CHECK_CU(cuLinkAddData(linker, CU_JIT_INPUT_FATBINARY, const_cast<char*>(kLibrary),
+                         sizeof kLibrary, "library.ptx", 0, nullptr, nullptr));
   CHECK_CU(cuLinkAddData(linker, CU_JIT_INPUT_PTX, const_cast<char*>(kProgram), sizeof kProgram,
                          "program.ptx", 0, nullptr, nullptr));
   void* image = nullptr;
