@@ -113,10 +113,6 @@ void Boxes() {
   copy.dstHeight = 3;
   EXPECT_CU(cuMemcpy3D(&copy), CUDA_ERROR_INVALID_VALUE);
 
-  CUcontext context = nullptr;
-  CHECK_CU(cuCtxGetCurrent(&context));
-  EXPECT_CU(cuMemcpyPeerAsync(memory, nullptr, 0, context, 32, nullptr), CUDA_ERROR_INVALID_VALUE);
-
   // The hints of a batch are checked, also where they are not used.
   CUstream stream = nullptr;
   CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -166,18 +162,11 @@ void Descriptions() {
   REQUIRE(back.Width == 64 && back.Height == 8 && back.Flags == shape.Flags);
   CHECK_CU(cuArrayDestroy(array));
 
-  // The upper half of a side is dropped.
-  shape = Words(1, 1, static_cast<std::size_t>(1) << 40);
-  CHECK_CU(cuMipmappedArrayCreate(&mipmap, &shape, 4));
-  EXPECT_CU(cuMipmappedArrayGetLevel(&array, mipmap, 2), CUDA_ERROR_INVALID_VALUE);
-  CHECK_CU(cuMipmappedArrayDestroy(mipmap));
-
   // A level can be destroyed by itself.
   shape = Words(8, 8, 0);
   CHECK_CU(cuMipmappedArrayCreate(&mipmap, &shape, 2));
   CHECK_CU(cuMipmappedArrayGetLevel(&array, mipmap, 1));
   CHECK_CU(cuArrayDestroy(array));
-  CHECK_CU(cuMipmappedArrayGetLevel(&array, mipmap, 0));
   CHECK_CU(cuMipmappedArrayDestroy(mipmap));
 }
 
@@ -272,7 +261,6 @@ void TensorMaps() {
   void* const address = reinterpret_cast<void*>(memory);
   const cuuint64_t sizes[5] = {16, 8, 8, 1, 1}, strides[4] = {64, 512, 4096, 4096};
   const cuuint32_t box[5] = {8, 8, 1, 1, 1}, steps[5] = {1, 1, 1, 1, 1};
-  const int lower[3] = {0, 0, 0}, upper[3] = {0, 0, 0};
   const auto tiled = [&](CUtensorMap* to) {
     return cuTensorMapEncodeTiled(to, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, address, sizes, strides,
                                   box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -303,27 +291,6 @@ void TensorMaps() {
   REQUIRE(Untouched(space + 64, 128));
   EXPECT_CU(refused(6, many), CUDA_ERROR_INVALID_VALUE);
   REQUIRE(Bytes(space + 64, space + 192) == Bytes(128));
-  const auto columns = [&](const cuuint64_t* size, const cuuint64_t* stride, const int* from,
-                           const int* to, const cuuint32_t* step) {
-    return cuTensorMapEncodeIm2col(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 3, address, size, stride,
-                                   from, to, 8, 8, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                   CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  };
-  EXPECT_CU(columns(nullptr, strides, lower, upper, steps), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(columns(sizes, nullptr, lower, upper, steps), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(columns(sizes, strides, nullptr, upper, steps), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(columns(sizes, strides, lower, nullptr, steps), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(columns(sizes, strides, lower, upper, nullptr), CUDA_ERROR_INVALID_VALUE);
-  const auto wide = [&](const cuuint64_t* size, const cuuint64_t* stride, const cuuint32_t* step) {
-    return cuTensorMapEncodeIm2colWide(
-        map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 3, address, size, stride, 0, 0, 8, 8, step,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W, CU_TENSOR_MAP_SWIZZLE_128B,
-        CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  };
-  EXPECT_CU(wide(nullptr, strides, steps), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(wide(sizes, nullptr, steps), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(wide(sizes, strides, nullptr), CUDA_ERROR_INVALID_VALUE);
   CHECK_CU(cuMemFree(memory));
 }
 
