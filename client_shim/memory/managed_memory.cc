@@ -171,9 +171,12 @@ MemoryAdvice AdviceOf(uint64_t address, uint64_t bytes) {
     all.accessed_by_host &= one.accessed_by_host;
     all.accessed_by &= one.accessed_by;
     if (!Same(all.preferred, one.preferred)) all.preferred = MemoryAdvice::kNowhere;
-    if (!Same(all.prefetched, one.prefetched)) all.prefetched = MemoryAdvice::kNowhere;
     if (all.preferred_number != one.preferred_number) all.preferred_number = CU_DEVICE_INVALID;
-    if (all.prefetched_number != one.prefetched_number) all.prefetched_number = CU_DEVICE_INVALID;
+    // The host and a node of the host are two places, although both have the number of the CPU.
+    if (!Same(all.prefetched, one.prefetched)) {
+      all.prefetched = MemoryAdvice::kNowhere;
+      all.prefetched_number = CU_DEVICE_INVALID;
+    }
   }
   return all;
 }

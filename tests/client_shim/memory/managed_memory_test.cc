@@ -45,7 +45,7 @@ TEST_CASE("Advice holds for every page that the range touches") {
   CHECK_FALSE(AdviceOf(kAt + 4096, 8193).read_mostly);
 }
 
-TEST_CASE("Prefetches to the host are one number and several locations") {
+TEST_CASE("Prefetches to the host and to a node of it are prefetches to several places") {
   constexpr uint64_t kAt = uint64_t{3} << 40;
   NotePrefetch(kAt, 4096, kHost);
   NotePrefetch(kAt + 4096, 4096, kNode);
@@ -55,7 +55,8 @@ TEST_CASE("Prefetches to the host are one number and several locations") {
   CHECK(AdviceOf(kAt + 4096, 4096).prefetched.type == CU_MEM_LOCATION_TYPE_HOST_NUMA);
   CHECK(AdviceOf(kAt + 4096, 4096).prefetched.id == 0);
   CHECK(AdviceOf(kAt, 8192).prefetched.type == CU_MEM_LOCATION_TYPE_INVALID);
-  CHECK(AdviceOf(kAt, 8192).prefetched_number == CU_DEVICE_CPU);
+  CHECK(AdviceOf(kAt, 8192).prefetched_number == CU_DEVICE_INVALID);
+  CHECK(AdviceOf(kAt + 4096, 4096).prefetched_number == CU_DEVICE_CPU);
   CHECK(AdviceOf(kAt + 8192, 4096).prefetched_number == 0);
   CHECK(AdviceOf(kAt, 12288).prefetched_number == CU_DEVICE_INVALID);
 }
