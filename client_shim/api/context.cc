@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "client_shim/context/contexts.h"
+#include "client_shim/memory/pointer_map.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/objects/waits.h"
 #include "client_shim/transport/session.h"
@@ -185,6 +186,8 @@ CUresult cuCtxSetFlags(unsigned int flags) {
   if (result != CUDA_SUCCESS) return result;
   if (!ContextFlagsValid(flags)) return CUDA_ERROR_INVALID_VALUE;
   context->flags.store(flags, std::memory_order_relaxed);
+  // The flags say it for all memory of the device, which has the attribute until they are set.
+  pointers().SetSyncMemopsOfDevice(context->device, (flags & CU_CTX_SYNC_MEMOPS) != 0);
   return CUDA_SUCCESS;
 }
 

@@ -22,7 +22,9 @@ const Allocation* PointerMap::Holding(uint64_t address) const {
 void PointerMap::Insert(Allocation& allocation) {
   allocation.buffer_id = next_buffer_id_++;
   // NVIDIA's driver sets the attribute by itself, except for memory that belongs to the host.
-  allocation.sync_memops = allocation.on_device() || allocation.kind == MemoryKind::kManaged;
+  allocation.sync_memops =
+      allocation.kind == MemoryKind::kManaged ||
+      (allocation.on_device() && without_sync_memops_.count(allocation.device) == 0);
   by_address_[allocation.address] = allocation;
 }
 
@@ -64,6 +66,18 @@ bool PointerMap::SetSyncMemops(uint64_t address, bool value) {
   if (holding == nullptr) return false;
   const_cast<Allocation*>(holding)->sync_memops = value;
   return true;
+}
+
+void PointerMap::SetSyncMemopsOfDevice(uint16_t device, bool value) {
+  const std::unique_lock lock(mutex_);
+  if (value) {
+    without_sync_memops_.erase(device);
+  } else {
+    without_sync_memops_.insert(device);
+  }
+  for (auto& [address, allocation] : by_address_) {
+    if (allocation.on_device() && allocation.device == device) allocation.sync_memops = value;
+  }
 }
 
 void PointerMap::SetAccess(uint64_t address, uint32_t mask, uint32_t access) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <shared_mutex>
 #include <vector>
 
@@ -68,6 +69,8 @@ class PointerMap {
   bool Take(uint64_t address, MemoryKind kind, Allocation* taken);
   // Returns false if no allocation holds `address`.
   bool SetSyncMemops(uint64_t address, bool value);
+  // The same for all memory of the device, also for later memory.
+  void SetSyncMemopsOfDevice(uint16_t device, bool value);
   // For the mapping that begins at `address`: replaces the bits of `mask` with those of `access`.
   void SetAccess(uint64_t address, uint32_t mask, uint32_t access);
   // The number of bytes from `address` that lie in adjacent mappings to which `device` has that
@@ -94,6 +97,7 @@ class PointerMap {
   mutable std::shared_mutex mutex_;  // guards the rest
   std::map<uint64_t, Allocation> by_address_;
   uint64_t next_buffer_id_ = 1;
+  std::set<uint16_t> without_sync_memops_;  // devices
 };
 
 PointerMap& pointers();

@@ -143,6 +143,24 @@ TEST_CASE("Any address of an allocation selects synchronous copies for it") {
   CHECK_FALSE(found.sync_memops);
 }
 
+TEST_CASE("A device's memory loses synchronous copies together, but not managed memory") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0x100, MemoryKind::kDevice));
+  map.SetSyncMemopsOfDevice(0, false);
+  map.Add(Make(0x2000, 0x100, MemoryKind::kVirtual));
+  map.Add(Make(0x3000, 0x100, MemoryKind::kManaged));
+  Allocation found;
+  REQUIRE(map.Find(0x1000, &found));
+  CHECK_FALSE(found.sync_memops);
+  REQUIRE(map.Find(0x2000, &found));
+  CHECK_FALSE(found.sync_memops);
+  REQUIRE(map.Find(0x3000, &found));
+  CHECK(found.sync_memops);
+  map.SetSyncMemopsOfDevice(0, true);
+  REQUIRE(map.Find(0x2000, &found));
+  CHECK(found.sync_memops);
+}
+
 TEST_CASE("Memory is accessible as far as adjacent mappings allow") {
   constexpr uint32_t kRead = 1, kReadWrite = 3;  // CUmemAccess_flags
   PointerMap map;
