@@ -70,7 +70,6 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   if (flags.engine_fd >= 0 && (flags.engine.empty() || flags.engine_directory.empty()))
     return absl::InvalidArgumentError("--engine-fd is for the daemon itself");
   RaiseDescriptorLimit();
-  AllowPreferredThreads();
   Daemon::Options& daemon = startup.daemon;
   daemon.server = flags.server;
   daemon.listen_fd = flags.listen_fd;

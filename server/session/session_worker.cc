@@ -17,7 +17,7 @@
 #include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
-#include "server/base/thread_priority.h"
+#include "server/base/thread_slice.h"
 #include "server/session/code_table.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -170,7 +170,7 @@ void SessionWorker::Run() {
   const LogScope scope(config_.id, config_.tenant);
   // The default timer slack would lengthen each timed sleep by up to 50 us. Set it to 1 us.
   prctl(PR_SET_TIMERSLACK, 1000);
-  PreferCallingThread();
+  UseShortestSlice();
 
   absl::StatusOr<std::unique_ptr<SessionDriver>> opened = SessionDriver::Open(config_, *options_);
   if (!opened.ok()) {
