@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "policy/status_macros.h"
 #include "server/base/logging.h"
-#include "server/base/thread_priority.h"
 #include "server/daemon_options.h"
 #include "server/directories.h"
 
