@@ -94,10 +94,29 @@ CUresult GetPrimaryContext(CUcontext* context, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+// The runtime of CUDA 11 loads its modules with this function; later ones call cuLibraryLoadData. The
+// symbols are host variables of whole-program code that the module would refer to by their addresses.
+CUresult LoadRuntimeModule(CUmodule* module, const void* wrapper, const char** symbol_names,
+                           void** symbol_addresses, uint32_t symbols) {
+  if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) return gate;
+  if (module == nullptr || wrapper == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (symbols != 0) {
+    Log(LogLevel::kWarning, "a module refers to %u host variables, which is not supported",
+        symbols);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return api::cuModuleLoadDataEx(module, wrapper, 0, nullptr, nullptr);
+}
+
+// The program ends the use of that image. The shim keeps nothing that lies in it.
+CUresult ForgetRuntimeImage(const void*) { return CUDA_SUCCESS; }
+
 const Table<13>& RuntimeInterface() {
   static const Table<13> table = [] {
     auto made = UnfilledTable<kRuntimeInterface, 13>();
     made[2] = Entry(&GetPrimaryContext);
+    made[6] = Entry(&LoadRuntimeModule);
+    made[7] = Entry(&ForgetRuntimeImage);
     return made;
   }();
   return table;

@@ -105,6 +105,10 @@ TEST_CASE("Tables that need a context say so before initialisation") {
         CUDA_ERROR_NOT_INITIALIZED);
   CHECK(Call<CUcontext*>(Table("42d85a8123f6cb478298f6e78a3aecdc")[2], &context) ==
         CUDA_ERROR_NOT_INITIALIZED);
+  CUmodule module;
+  CHECK(Call<CUmodule*, const void*, const char**, void**, uint32_t>(
+            Table("6bd5fb6c5bf4e74a8987d93912fd9df9")[6], &module, "image", nullptr, nullptr, 0) ==
+        CUDA_ERROR_NOT_INITIALIZED);
   CHECK(Call<void**, CUcontext, void*>(Table("c693336e1121df11a8c368f355d89593")[2], &value,
                                        nullptr, &value) == CUDA_ERROR_NOT_INITIALIZED);
   uint8_t *first, *second;
