@@ -99,6 +99,10 @@ void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mas
         }
       });
       return;
+    case Builtin::kDeviceRuntime:
+      // Kernels do not launch kernels here.
+      RaiseFault(c, in, FaultKind::kTrap, 0, FirstLane(mask));
+      return;
     case Builtin::kNone:
       return;
   }

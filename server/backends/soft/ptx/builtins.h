@@ -1,5 +1,5 @@
 // The functions that the CUDA driver or its device runtime provides to kernels: vprintf,
-// __assertfail, malloc, free, cudaGraphSetConditional.
+// __assertfail, malloc, free, cudaGraphSetConditional. Those with which kernels launch kernels trap.
 #pragma once
 
 #include <string>

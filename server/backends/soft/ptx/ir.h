@@ -29,7 +29,15 @@ struct ParamPlace {
   uint32_t size = 0;
 };
 
-enum class Builtin : uint8_t { kNone, kVprintf, kAssertFail, kMalloc, kFree, kSetConditional };
+enum class Builtin : uint8_t {
+  kNone,
+  kVprintf,
+  kAssertFail,
+  kMalloc,
+  kFree,
+  kSetConditional,
+  kDeviceRuntime,
+};
 
 struct CallSite {
   int32_t callee = -1;  // function index; -1: indirect through the register operand `a`

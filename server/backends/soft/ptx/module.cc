@@ -25,6 +25,12 @@ constexpr BuiltinName kBuiltins[] = {{"vprintf", Builtin::kVprintf},
                                      {"free", Builtin::kFree},
                                      {"cudaGraphSetConditional", Builtin::kSetConditional}};
 
+// The functions behind the device runtime of CUDA 12 and before, with which kernels launch kernels.
+// Relocatable code of these toolkits contains that runtime whether or not it is used.
+bool IsDeviceRuntime(std::string_view name) {
+  return name.starts_with("cnp") || name.starts_with("__cuda_syscall_");
+}
+
 std::string Name(std::string_view name) {
   std::string out = "'";
   out += name.substr(0, 100);
@@ -144,6 +150,9 @@ class Linker {
             symbols.emplace(f.name,
                             Symbol{Symbol::Kind::kBuiltin, static_cast<uint32_t>(b.builtin), 0});
         }
+        if (IsDeviceRuntime(f.name))
+          symbols.emplace(f.name, Symbol{Symbol::Kind::kBuiltin,
+                                         static_cast<uint32_t>(Builtin::kDeviceRuntime), 0});
       }
       for (const Variable& v : asts_[m].variables) {
         if (!v.is_extern || v.space == Space::kShared || symbols.count(v.name) != 0) continue;

@@ -251,5 +251,37 @@ DONE:
         FaultKind::kInvalidPc);
 }
 
+TEST_CASE("Code with the device runtime of CUDA 12 loads, and traps where it launches a kernel") {
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.extern .func (.param .b32 result) cnpGetLastError ();
+.extern .func (.param .b64 result) __cuda_syscall_CGS_get_intrinsic_handle (.param .b32 which);
+.weak .func (.param .b32 result) cudaGetLastError() {
+  .reg .b32 %r<2>;
+  { .param .b32 got;
+    call.uni (got), cnpGetLastError, ();
+    ld.param.b32 %r1, [got]; }
+  st.param.b32 [result], %r1;
+  ret;
+}
+.visible .entry k(.param .u64 out, .param .u32 asks) {
+  .reg .b32 %r<3>; .reg .b64 %d<2>; .reg .pred %p;
+  ld.param.u32 %r1, [asks];
+  setp.eq.u32 %p, %r1, 0;
+  @%p bra STORE;
+  { .param .b32 got;
+    call.uni (got), cudaGetLastError, ();
+    ld.param.b32 %r2, [got]; }
+STORE:
+  ld.param.u64 %d1, [out];
+  st.global.u32 [%d1], 7;
+}
+)");
+  int* out = memory.New<int>(1);
+  CHECK(program.Run("k", Config(1, 1, Params().Add(out).Add(0))).fault.kind == FaultKind::kNone);
+  CHECK(*out == 7);
+  CHECK(program.Run("k", Config(1, 1, Params().Add(out).Add(1))).fault.kind == FaultKind::kTrap);
+}
+
 }  // namespace
 }  // namespace detshare::soft::ptx::testing
