@@ -126,6 +126,7 @@ PROGRAMS = [
     _program("nvjitlink_link", srcs = ["gpu_only/nvjitlink_link.cu"], flags = ["-lnvJitLink", "-lnvrtc"], tags = ["driver_api", "gpu_only"]),
     _program("nvrtc_machine_code", flags = ["-lnvrtc"], tags = ["driver_api"]),
     _program("occupancy"),
+    _program("old_signatures", tags = ["driver_api"]),
     _program("peer_access", tags = ["two_devices"]),
     _program("pinned_memory"),
     _program("pointer_attributes"),
