@@ -422,6 +422,38 @@ On NVIDIA H200 GPUs, driver 580.159.04, on 2026-11-21, natively and through DetS
 | cuFFT, cuRAND, cuSOLVER, cuSPARSE | 12.0.0, 10.4.0, 12.0.4, 12.6.3 |
 | NVRTC, nvJitLink | 13.0.88 |
 | NCCL, two GPUs, in threads and in processes | 2.28.9 (not over shared host memory: `NCCL_P2P_DISABLE=1`) |
+
+## Programs of older toolkits that were run
+
+Programs that were built with an older toolkit run unchanged. The test programs (`tests/programs`) were built with these
+toolkits, and run through DetShare on the software GPU on 2026-11-26. A program counts as equal if all of its own checks hold and
+it prints what the tests expect of it when CUDA 13.0 has built it. Where the arguments of a function have changed since, the
+program calls the form that its own toolkit has. Programs that need functions of a later toolkit were left out: 23 of 117 for
+CUDA 11.8 (24 for `compute_75`), and 13 for CUDA 12.4. Two more need two devices.
+
+| toolkit (host compiler g++ 11) | code | CUDA runtime | programs | equal | other |
+|---|---|---|--:|--:|--:|
+| 11.8.89 | PTX 7.8 for `compute_80` | 11.8.89, static | 92 | 86 | 6 |
+| 11.8.89 | PTX 7.8 for `compute_75` | 11.8.89, static | 91 | 85 | 6 |
+| 11.8.89 | PTX 7.8 for `compute_80` | 11.8.89, shared | 6 | 6 | 0 |
+| 12.4.131 | PTX 8.4 for `compute_80` | 12.4.127, static | 102 | 99 | 3 |
+| 12.4.131 | PTX 8.4 for `compute_75` | 12.4.127, static | 102 | 99 | 3 |
+
+The programs include relocatable code (`-rdc=true`), managed variables, cooperative launches, textures, graphs, and programs that
+are linked with `-lcuda`. The toolkit explains each result in the last column:
+
+| program | toolkit | what differs |
+|---|---|---|
+| `error_handling` | both | The older runtime itself has other errors: `cudaErrorInvalidConfiguration` for a wrong shape of a launch, `cudaErrorInvalidDeviceFunction` for the attributes of no kernel. |
+| `async_copies`, `async_copies_sm90` | 11.8 | `producer_acquire` of its `cuda::pipeline` does not wait until all threads have released a stage of a pipeline whose threads all produce and consume, so the program has a race. |
+| `stream_memory_ops` | 11.8 | It calls the first version of `cuStreamWaitValue32`, which the device does not offer (`CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1` is 0). |
+| `graph_programmatic` | 12.4 | It asks for edges in the form that has no edge data, and gets `cudaErrorLossyQuery`. |
+| `cufft_transforms` | 11.8 | A part of this cuFFT has machine code alone, which the software GPU does not run. |
+| `nvrtc_machine_code` | both | This NVRTC does not keep its results in the driver's compile cache, so the software GPU does not see the PTX ([software_gpu.md](software_gpu.md)). |
+
+Programs of CUDA 11 that use texture references do not load. `tests/programs/old_signatures` calls the older forms of functions
+that have changed since, from `cuStreamBeginCapture` of 10.0 to `cuMemcpyBatchAsync` of 12.8. A unit test compares what
+`cuGetProcAddress` gives for each name and version with the answers of driver 580. The toolkits 12.0 and 12.8 were not run.
 """
 
 
