@@ -95,7 +95,7 @@ CUresult GetPrimaryContext(CUcontext* context, CUdevice device) {
 }
 
 // The runtime of CUDA 11 loads its modules with this function; later ones call cuLibraryLoadData. The
-// symbols are host variables of whole-program code that the module would refer to by their addresses.
+// symbols are host variables to which the module refers (__cudaRegisterHostVar).
 CUresult LoadRuntimeModule(CUmodule* module, const void* wrapper, const char** symbol_names,
                            void** symbol_addresses, uint32_t symbols) {
   if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) return gate;

@@ -451,7 +451,7 @@ are linked with `-lcuda`. The toolkit explains each result in the last column:
 | `cufft_transforms` | 11.8 | A part of this cuFFT has machine code alone, which the software GPU does not run. |
 | `nvrtc_machine_code` | both | This NVRTC does not keep its results in the driver's compile cache, so the software GPU does not see the PTX ([software_gpu.md](software_gpu.md)). |
 
-Programs of CUDA 11 that use texture references do not load. `tests/programs/old_signatures` calls the older forms of functions
+Texture references of CUDA 11 are not offered. `tests/programs/old_signatures` calls the older forms of functions
 that have changed since, from `cuStreamBeginCapture` of 10.0 to `cuMemcpyBatchAsync` of 12.8. A unit test compares what
 `cuGetProcAddress` gives for each name and version with the answers of driver 580. The toolkits 12.0 and 12.8 were not run.
 """
