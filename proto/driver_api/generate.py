@@ -425,7 +425,7 @@ On NVIDIA H200 GPUs, driver 580.159.04, on 2026-11-21, natively and through DetS
 
 ## Programs of older toolkits that were run
 
-Programs that were built with an older toolkit run unchanged. The test programs (`tests/programs`) were built with these
+Programs that were built with CUDA 11 or 12 run unchanged. The test programs (`tests/programs`) were built with these
 toolkits, and run through DetShare on the software GPU on 2026-11-26. A program counts as equal if all of its own checks hold and
 it prints what the tests expect of it when CUDA 13.0 has built it. Where the arguments of a function have changed since, the
 program calls the form that its own toolkit has. Programs that need functions of a later toolkit were left out: 23 of 117 for
@@ -436,6 +436,7 @@ CUDA 11.8 (24 for `compute_75`), and 13 for CUDA 12.4. Two more need two devices
 | 11.8.89 | PTX 7.8 for `compute_80` | 11.8.89, static | 92 | 86 | 6 |
 | 11.8.89 | PTX 7.8 for `compute_75` | 11.8.89, static | 91 | 85 | 6 |
 | 11.8.89 | PTX 7.8 for `compute_80` | 11.8.89, shared | 6 | 6 | 0 |
+| 11.8.89 | PTX 7.8 for `compute_80` | 11.2.152, static | 85 | 80 | 5 |
 | 12.4.131 | PTX 8.4 for `compute_80` | 12.4.127, static | 102 | 99 | 3 |
 | 12.4.131 | PTX 8.4 for `compute_75` | 12.4.127, static | 102 | 99 | 3 |
 
@@ -444,12 +445,13 @@ are linked with `-lcuda`. The toolkit explains each result in the last column:
 
 | program | toolkit | what differs |
 |---|---|---|
-| `error_handling` | both | The older runtime itself has other errors: `cudaErrorInvalidConfiguration` for a wrong shape of a launch, `cudaErrorInvalidDeviceFunction` for the attributes of no kernel. |
+| `error_handling` | all | The older runtime itself has other errors: `cudaErrorInvalidConfiguration` for a wrong shape of a launch, `cudaErrorInvalidDeviceFunction` for the attributes of no kernel. |
 | `async_copies`, `async_copies_sm90` | 11.8 | `producer_acquire` of its `cuda::pipeline` does not wait until all threads have released a stage of a pipeline whose threads all produce and consume, so the program has a race. |
 | `stream_memory_ops` | 11.8 | It calls the first version of `cuStreamWaitValue32`, which the device does not offer (`CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1` is 0). |
+| `device_queries` | runtime 11.2 | It compares the runtime's version with that of its headers, which are of 11.8. |
 | `graph_programmatic` | 12.4 | It asks for edges in the form that has no edge data, and gets `cudaErrorLossyQuery`. |
 | `cufft_transforms` | 11.8 | A part of this cuFFT has machine code alone, which the software GPU does not run. |
-| `nvrtc_machine_code` | both | This NVRTC does not keep its results in the driver's compile cache, so the software GPU does not see the PTX ([software_gpu.md](software_gpu.md)). |
+| `nvrtc_machine_code` | 11.8, 12.4 | This NVRTC does not keep its results in the driver's compile cache, so the software GPU does not see the PTX ([software_gpu.md](software_gpu.md)). |
 
 Texture references of CUDA 11 are not offered. `tests/programs/old_signatures` calls the older forms of functions
 that have changed since, from `cuStreamBeginCapture` of 10.0 to `cuMemcpyBatchAsync` of 12.8. A unit test compares what
