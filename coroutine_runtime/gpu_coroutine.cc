@@ -208,17 +208,15 @@ absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
                                   absl::FunctionRef<absl::Status(Queue&)> submit,
                                   const DurationCache::Lookup* known, bool waits) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
-  if (waits) known = nullptr;
   if (known != nullptr) account_.Add(*stream, known->operation->Estimate(0));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Prepare(*stream, partition));
-  if (waits) account_.BeforeWait(*stream);
   // The kernels of a graph leave no gaps, and some may need every place on the SMs.
   if (hold_.wanted()) [[unlikely]]
     hold_.BeforeGraph();
+  // The time of a wait says nothing about the operation.
   absl::Status status =
-      timer_.Run(*stream, *queue, partition, known, binding_.traced() ? "graph" : "",
-                 [&] { return submit(*queue); });
-  if (waits) account_.NoteWait(*stream);
+      timer_.Run(*stream, *queue, partition, waits ? nullptr : known,
+                 binding_.traced() ? "graph" : "", [&] { return submit(*queue); });
   if (known != nullptr) account_.FenceIfDue(*stream);
   return status;
 }

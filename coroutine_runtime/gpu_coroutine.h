@@ -151,8 +151,9 @@ class GpuCoroutine {
 
   // For other kinds of operations. Submits one operation of the stream on `partition`, ordered like
   // any other. `submit` gets the queue. `known`: the entity's knowledge about the operation, null
-  // if its duration is negligible. `waits`: the operation may wait for the client or another
-  // session.
+  // if its duration is negligible. `waits`: a part of the operation may wait for the client or
+  // another session. Its other parts run before and after that wait, which nobody sees end. So it
+  // counts as work in the hardware until it is complete.
   absl::Status Submit(StreamId stream, Partition& partition,
                       absl::FunctionRef<absl::Status(Queue&)> submit,
                       const DurationCache::Lookup* known = nullptr, bool waits = false);

@@ -70,14 +70,23 @@ TEST_CASE_METHOD(Followed, "A traced operation of a destroyed stream is not watc
   CHECK_FALSE(coroutine->watching_work());
 }
 
-TEST_CASE_METHOD(Followed, "A traced operation that waits is watched until it is complete") {
-  entity.trace().Start();
+TEST_CASE_METHOD(Followed, "An operation that waits counts as work until it is complete") {
+  const bool traced = GENERATE(false, true);
+  if (traced) entity.trace().Start();
   const auto submit = [](Queue&) { return absl::OkStatus(); };
-  REQUIRE(coroutine->Submit(1, device.whole(), submit, nullptr, /*waits=*/true).ok());
+  const DurationCache::Lookup known = entity.Look({7, 0}, {1, 1000});
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(coroutine->Submit(1, device.whole(), submit, &known, /*waits=*/true).ok());
+    CHECK(entity.in_flight() == (i + 1) * known.operation->Estimate(0));
+  }
+  coroutine->WatchWork(/*pause=*/true);
   CHECK(coroutine->watching_work());
+  CHECK(entity.working());
   device.RunAll();
   coroutine->WatchWork(/*pause=*/true);
   CHECK_FALSE(coroutine->watching_work());
+  CHECK_FALSE(entity.working());
+  CHECK_FALSE(known.operation->known());  // the time includes the wait
 }
 
 TEST_CASE_METHOD(Followed, "No traced operation begins before it was submitted") {
