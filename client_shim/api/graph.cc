@@ -199,10 +199,14 @@ CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from, cons
   const std::lock_guard lock(GraphMutex());
   Graph* graph = FindGraph(hGraph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // As with driver 580: with an edge from a node to itself no edge is added.
+  for (size_t i = 0; i < numDependencies; ++i) {
+    if (from[i] == to[i]) return CUDA_ERROR_INVALID_VALUE;
+  }
   for (size_t i = 0; i < numDependencies; ++i) {
     const CUresult result = AddEdge(*graph, FindNode(from[i]), FindNode(to[i]),
                                     edgeData == nullptr ? CUgraphEdgeData{} : edgeData[i]);
-    // As with driver 580, the edges before a wrong one stay.
+    // As with driver 580, the edges before another wrong one stay.
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;

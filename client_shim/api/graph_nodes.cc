@@ -204,9 +204,9 @@ CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
   CUresult result = MakeNodeBody(*nodeParams, &body);
   if (result != CUDA_SUCCESS) return result;
   const auto* alloc = std::get_if<AllocNode>(&body);
-  const CUdeviceptr address = alloc == nullptr ? 0 : alloc->memory->address;
+  const std::shared_ptr<const GraphMemory> memory = alloc == nullptr ? nullptr : alloc->memory;
   result = Add(phGraphNode, place, std::move(body));
-  if (result == CUDA_SUCCESS && address != 0) nodeParams->alloc.dptr = address;
+  if (result == CUDA_SUCCESS && memory != nullptr) nodeParams->alloc.dptr = memory->address;
   return result;
 }
 
@@ -472,9 +472,9 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph,
   AllocNode node;
   CUresult result = MakeAllocNode(*nodeParams, &node);
   if (result != CUDA_SUCCESS) return result;
-  const CUdeviceptr address = node.memory->address;
+  const std::shared_ptr<const GraphMemory> memory = node.memory;
   result = Add(phGraphNode, {hGraph, dependencies, nullptr, numDependencies}, std::move(node));
-  if (result == CUDA_SUCCESS) nodeParams->dptr = address;
+  if (result == CUDA_SUCCESS) nodeParams->dptr = memory->address;
   return result;
 }
 

@@ -76,8 +76,9 @@ CUresult ReadConfig(const Target& target, const CUlaunchConfig& config, LaunchRe
   if (!GridAllowed(target.device, *request)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = CheckPreferredCluster(*request, events); result != CUDA_SUCCESS)
     return result;
-  return (request->flags & wire::kLaunchHasCluster) != 0 ? CheckCluster(*target.instance, *request)
-                                                         : CUDA_SUCCESS;
+  return (request->flags & wire::kLaunchHasCluster) != 0
+             ? CheckClusterOfQuery(*target.instance, *request)
+             : CUDA_SUCCESS;
 }
 
 }  // namespace

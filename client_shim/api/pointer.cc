@@ -91,8 +91,9 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return Write<uint64_t>(data, allocation.handle_types);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return Write<uint32_t>(data, mapped ? allocation.AccessOf(CurrentDeviceOr(allocation.device))
-                                          : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+      return Write<uint32_t>(
+          data, mapped ? allocation.AccessOf(CurrentDeviceOr(allocation.device))
+                       : static_cast<uint32_t>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Write<uint64_t>(data, allocation.pool);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:

@@ -283,6 +283,11 @@ const Table<3>& LogSink() {
 CUresult GetContextId(CUcontext context, uint64_t* id) {
   if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) return gate;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // cuBLAS asks in a thread without a current context, before it makes one current.
+  if (context == nullptr && thread_state.current == nullptr) {
+    *id = 0;
+    return CUDA_SUCCESS;
+  }
   unsigned long long value = 0;
   const CUresult result = api::cuCtxGetId(context, &value);
   *id = value;

@@ -106,6 +106,22 @@ int main() {
     for (int value : in) ++want[static_cast<unsigned>(value) % (32 * size)];
     check::Compare("histogram", check::Download(bins, 8 * 32), want);
   }
+  // A query may name more blocks than any cluster has, if the kernel allows sizes that are not
+  // portable (seen with driver 580 on an H100).
+  config.gridDim = dim3(64);
+  attribute.val.clusterDim.x = 32;
+  int clusters = -1;
+  REQUIRE(cudaOccupancyMaxActiveClusters(&clusters, Launched, &config) ==
+          cudaErrorInvalidClusterSize);
+  CHECK(cudaFuncSetAttribute(Launched, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  CHECK(cudaOccupancyMaxActiveClusters(&clusters, Launched, &config));
+  REQUIRE(clusters == 0);
+  int largest = 0;
+  CHECK(cudaOccupancyMaxPotentialClusterSize(&largest, Launched, &config));
+  REQUIRE(largest == 16);
+  CHECK(cudaFuncSetAttribute(Launched, cudaFuncAttributeNonPortableClusterSizeAllowed, 0));
+  cudaGetLastError();
+  attribute.val.clusterDim.x = 8;
   // The grid must consist of whole clusters.
   config.gridDim = dim3(kBlocks - 1);
   const int* argument = device_in;

@@ -23,8 +23,13 @@ std::size_t CountEdges(CUgraph graph) {
 void Edges() {
   const CUgraph graph = Make();
   const CUgraphNode a = AddEmpty(graph), b = AddEmpty(graph), c = AddEmpty(graph);
-  // The edges before a wrong one are added, and removed.
-  const CUgraphNode from[] = {a, b, b}, to[] = {b, b, c};
+  // With an edge from a node to itself no edge is added.
+  const CUgraphNode self_from[] = {a, b, b}, self_to[] = {b, b, c};
+  EXPECT_CU(cuGraphAddDependencies(graph, self_from, self_to, nullptr, 3),
+            CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(CountEdges(graph) == 0);
+  // The edges before another wrong one are added, and removed.
+  const CUgraphNode from[] = {a, a, b}, to[] = {b, b, c};
   EXPECT_CU(cuGraphAddDependencies(graph, from, to, nullptr, 3), CUDA_ERROR_INVALID_VALUE);
   REQUIRE(CountEdges(graph) == 1);
   // A list without room is an error.

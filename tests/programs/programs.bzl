@@ -35,6 +35,7 @@ PROGRAMS = [
     _program("batched_copies", tags = ["driver_api"]),
     _program("bulk_copies", flags = _CPP17 + ["-arch=sm_90"], tags = ["sm90"]),
     _program("clusters", flags = _CPP17 + ["-arch=sm_90"], tags = ["sm90"]),
+    _program("context_ids", tags = ["driver_api"]),
     _program("cooperative_grid_sync", flags = _CPP17),
     _program("cooperative_groups_tiles", flags = _CPP17),
     _program("copies_2d"),

@@ -64,15 +64,15 @@ CUresult CaptureEventWait(Stream& stream, CUevent handle) {
 
 CUresult CaptureAlloc(Stream& stream, uint64_t bytes, CUdeviceptr* address) {
   AllocNode node;
-  const CUresult result = AllocateGraphMemory(ContextOf(stream), bytes, &node.memory);
-  if (result != CUDA_SUCCESS) return result;
+  const auto memory = std::make_shared<GraphMemory>();
+  memory->context = ContextOf(stream);
+  memory->bytes = bytes;
+  node.memory = memory;
   node.description.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   node.description.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, stream.device};
   node.description.bytesize = bytes;
-  node.description.dptr = node.memory->address;
-  const CUdeviceptr made = node.memory->address;
   const CUresult added = AddToCapture(stream, std::move(node));
-  if (added == CUDA_SUCCESS) *address = made;
+  if (added == CUDA_SUCCESS) *address = memory->address;
   return added;
 }
 

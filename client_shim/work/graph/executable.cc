@@ -750,7 +750,15 @@ CUresult LaunchGraph(GraphExec& exec, Stream& stream) {
 
 CUresult UploadGraph(GraphExec& exec, Stream& stream) {
   if (exec.device != stream.device) return CUDA_ERROR_NOT_SUPPORTED;
-  return SubmitWork(stream, Op::cuGraphUpload, wire::cuGraphUpload{exec.id, stream.id});
+  const std::lock_guard lock(exec.mutex);
+  const CUresult result =
+      SubmitWork(stream, Op::cuGraphUpload, wire::cuGraphUpload{exec.id, stream.id});
+  if (result != CUDA_SUCCESS) return result;
+  // Natively an upload takes the memory that launches need.
+  for (const auto* list : {&exec.temporary, &exec.allocates}) {
+    for (const auto& memory : *list) NoteUse(*memory);
+  }
+  return CUDA_SUCCESS;
 }
 
 uint64_t FlagsOf(const GraphExec& exec) {

@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "client_shim/work/graph/graph_memory.h"
+#include "client_shim/work/graph/memory_reuse.h"
 #include "client_shim/work/graph/user_objects.h"
 
 namespace detshare::shim {
@@ -46,8 +47,18 @@ bool SameData(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
 }
 
 // Applies CUDA's rules for the memory that a new node allocates or frees.
-CUresult TakeMemory(const Graph& graph, const NodeBody& body) {
-  if (const auto* alloc = std::get_if<AllocNode>(&body)) alloc->memory->owner = graph.handle;
+CUresult TakeMemory(const Graph& graph, std::span<const GraphEdge> dependencies, NodeBody& body) {
+  if (auto* alloc = std::get_if<AllocNode>(&body)) {
+    GraphMemory& memory = *alloc->memory;
+    // A copy of a node has a place.
+    if (memory.block == nullptr) {
+      const CUresult result =
+          PlaceGraphMemory(alloc->memory, FindRoom(graph, dependencies, memory));
+      if (result != CUDA_SUCCESS) return result;
+    }
+    memory.owner = graph.handle;
+    alloc->description.dptr = memory.address;
+  }
   const auto* free = std::get_if<FreeNode>(&body);
   if (free == nullptr) return CUDA_SUCCESS;
   GraphMemory& memory = *free->memory;
@@ -151,7 +162,8 @@ CUresult AddNode(Graph& graph, NodeBody body, std::span<const GraphEdge> depende
   }
   // A snapshot is a copy of a graph that was checked.
   if (graph.handle != 0) {
-    if (const CUresult result = TakeMemory(graph, body); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = TakeMemory(graph, dependencies, body); result != CUDA_SUCCESS)
+      return result;
   }
   auto node = std::make_unique<GraphNode>();
   if (graph.handle != 0 && !GiveHandle(tables().nodes, HandleKind::kGraphNode, *node))

@@ -75,7 +75,8 @@ inline CUgraphNode HandleOf(const GraphNode& node) {
 bool EdgeValid(const GraphNode& from, const NodeBody& to, const CUgraphEdgeData& data);
 
 // Adds a node behind its dependencies. These must be nodes of the graph, each named once, with
-// valid edges; otherwise CUDA_ERROR_INVALID_VALUE. The graph then owns the graphs in the body.
+// valid edges; otherwise CUDA_ERROR_INVALID_VALUE. The graph then owns the graphs in the body. The
+// memory of an AllocNode gets its address here, because it depends on the graph's other memory.
 CUresult AddNode(Graph& graph, NodeBody body, std::span<const GraphEdge> dependencies,
                  GraphNode** node);
 // CUDA_ERROR_INVALID_VALUE: `from` and `to` are not two nodes of the graph, or the edge exists.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -15,7 +16,7 @@ namespace detshare::shim {
 namespace {
 
 struct Registry {
-  std::mutex mutex;  // guards the rest; a GraphMemory takes it when it ends
+  std::mutex mutex;  // guards the rest; a GraphMemory and a block take it when they end
   std::map<uint64_t, std::weak_ptr<GraphMemory>> by_address;
   std::map<uint64_t, std::shared_ptr<GraphMemory>> allocated;
   std::array<GraphMemoryUse, kMaxDevices> use;
@@ -28,40 +29,26 @@ Registry& registry() {
 std::atomic<uint64_t> g_count{0};
 
 constexpr uint64_t kPoolStep = 32 << 20;
-uint64_t PoolFor(uint64_t bytes) { return (bytes + kPoolStep - 1) / kPoolStep * kPoolStep; }
+
+// Small allocations share a block of this size, which is what the driver takes from the card.
+constexpr uint64_t kBlockStep = 2 << 20;
+
+uint64_t RoundUp(uint64_t bytes, uint64_t step) { return (bytes + step - 1) / step * step; }
+uint64_t PoolFor(uint64_t bytes) { return RoundUp(bytes, kPoolStep); }
 
 // Needs the registry's mutex.
-void CountUse(GraphMemory& memory) {
-  if (memory.used) return;
-  memory.used = true;
-  GraphMemoryUse& use = registry().use[memory.context.device];
-  use.launched += memory.bytes;
+void CountUse(GraphMemoryBlock& block) {
+  if (block.used) return;
+  block.used = true;
+  GraphMemoryUse& use = registry().use[block.context.device];
+  use.launched += block.bytes;
   use.pool = std::max(use.pool, PoolFor(use.launched));
   use.used_high = std::max(use.used_high, use.pool);
   use.reserved_high = std::max(use.reserved_high, use.pool);
 }
 
-}  // namespace
-
-GraphMemory::~GraphMemory() {
-  if (address == 0) return;
-  {
-    const std::lock_guard lock(registry().mutex);
-    registry().by_address.erase(address);
-    if (used) registry().use[context.device].launched -= bytes;
-  }
-  g_count.fetch_sub(1, std::memory_order_relaxed);
-  Allocation allocation;
-  // A context that ended has ended its memory, and other memory may have the address since.
-  if (!pointers().Find(address, &allocation) || allocation.context != context.id ||
-      !pointers().Take(address, MemoryKind::kDevice, &allocation)) {
-    return;
-  }
-  session().Submit(Op::cuMemFree_v2, context.device, context.id, wire::cuMemFree_v2{address});
-}
-
-CUresult AllocateGraphMemory(const NodeContext& context, uint64_t bytes,
-                             std::shared_ptr<GraphMemory>* memory) {
+CUresult MakeBlock(const NodeContext& context, uint64_t bytes,
+                   std::shared_ptr<GraphMemoryBlock>* block) {
   wire::cuMemAlloc_v2_Reply reply{};
   const CUresult result = session().Call(Op::cuMemAlloc_v2, context.device, context.id,
                                          wire::cuMemAlloc_v2{bytes}, &reply);
@@ -74,14 +61,55 @@ CUresult AllocateGraphMemory(const NodeContext& context, uint64_t bytes,
   allocation.address = allocation.gpu_address = reply.address;
   allocation.bytes = bytes;
   pointers().Add(allocation);
-  auto made = std::make_shared<GraphMemory>();
+  auto made = std::make_shared<GraphMemoryBlock>();
+  made->context = context;
   made->address = reply.address;
   made->bytes = bytes;
-  made->context = context;
+  *block = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+GraphMemoryBlock::~GraphMemoryBlock() {
+  if (address == 0) return;
+  if (used) {
+    const std::lock_guard lock(registry().mutex);
+    registry().use[context.device].launched -= bytes;
+  }
+  Allocation allocation;
+  // A context that ended has ended its memory, and other memory may have the address since.
+  if (!pointers().Find(address, &allocation) || allocation.context != context.id ||
+      !pointers().Take(address, MemoryKind::kDevice, &allocation)) {
+    return;
+  }
+  session().Submit(Op::cuMemFree_v2, context.device, context.id, wire::cuMemFree_v2{address});
+}
+
+GraphMemory::~GraphMemory() {
+  if (address == 0) return;
+  g_count.fetch_sub(1, std::memory_order_relaxed);
   const std::lock_guard lock(registry().mutex);
-  registry().by_address[made->address] = made;
+  const auto found = registry().by_address.find(address);
+  // Another allocation may have the address since.
+  if (found != registry().by_address.end() && found->second.expired())
+    registry().by_address.erase(found);
+}
+
+CUresult PlaceGraphMemory(const std::shared_ptr<GraphMemory>& memory, GraphMemoryRoom room) {
+  if (room.block == nullptr) {
+    if (memory->bytes > std::numeric_limits<uint64_t>::max() - kBlockStep)
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result =
+        MakeBlock(memory->context, RoundUp(memory->bytes, kBlockStep), &room.block);
+    if (result != CUDA_SUCCESS) return result;
+    room.offset = 0;
+  }
+  memory->address = room.block->address + room.offset;
+  memory->block = std::move(room.block);
+  const std::lock_guard lock(registry().mutex);
+  registry().by_address[memory->address] = memory;
   g_count.fetch_add(1, std::memory_order_relaxed);
-  *memory = std::move(made);
   return CUDA_SUCCESS;
 }
 
@@ -101,7 +129,7 @@ void SetAllocated(const std::shared_ptr<GraphMemory>& memory, bool allocated) {
   const std::lock_guard lock(registry().mutex);
   if (allocated) {
     registry().allocated[memory->address] = memory;
-    CountUse(*memory);
+    CountUse(*memory->block);
   } else {
     registry().allocated.erase(memory->address);
   }
@@ -109,7 +137,7 @@ void SetAllocated(const std::shared_ptr<GraphMemory>& memory, bool allocated) {
 
 void NoteUse(GraphMemory& memory) {
   const std::lock_guard lock(registry().mutex);
-  CountUse(memory);
+  CountUse(*memory.block);
 }
 
 bool FreeIfGraphMemory(uint64_t address, CUresult* result) {

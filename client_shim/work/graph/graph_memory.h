@@ -13,15 +13,37 @@
 
 namespace detshare::shim {
 
-struct GraphMemory {
+// Device memory in which a graph's allocations lie. Allocations share a place if each begins after
+// the one before it has ended (memory_reuse.h).
+struct GraphMemoryBlock {
+  NodeContext context;
   uint64_t address = 0;
   uint64_t bytes = 0;
+  bool used = false;  // a launch has used it; needs the registry's mutex
+
+  GraphMemoryBlock() = default;
+  GraphMemoryBlock(const GraphMemoryBlock&) = delete;
+  GraphMemoryBlock& operator=(const GraphMemoryBlock&) = delete;
+  ~GraphMemoryBlock();
+};
+
+// A place in a block.
+struct GraphMemoryRoom {
+  std::shared_ptr<GraphMemoryBlock> block;
+  uint64_t offset = 0;
+};
+
+// One allocation.
+struct GraphMemory {
   NodeContext context;
+  uint64_t bytes = 0;
+  // The next two fields are set when a node with the memory joins a graph.
+  uint64_t address = 0;
+  std::shared_ptr<GraphMemoryBlock> block;
   // The next three fields need GraphMutex().
   uint64_t owner = 0;            // handle of the graph with the node; the graph may have ended
   bool freed_by_owner = false;   // that graph has a node that frees the memory
   bool freed_by_others = false;  // another graph has such a node
-  bool used = false;             // a launch has used it; needs the registry's mutex
 
   GraphMemory() = default;
   GraphMemory(const GraphMemory&) = delete;
@@ -29,10 +51,14 @@ struct GraphMemory {
   ~GraphMemory();
 };
 
-// Makes device memory in the context.
-CUresult AllocateGraphMemory(const NodeContext& context, uint64_t bytes,
-                             std::shared_ptr<GraphMemory>* memory);
-// The memory that begins at the address, or null.
+// Where the next allocation of a block may begin, in bytes. That of driver 580.
+constexpr uint64_t kGraphMemoryAlignment = 512;
+
+// Gives the memory a place: the room, or a new block if the room has no block. A new block has room
+// for further small allocations.
+CUresult PlaceGraphMemory(const std::shared_ptr<GraphMemory>& memory, GraphMemoryRoom room);
+// The memory that begins at the address, or null. If several allocations have the address, it is
+// the last that was placed.
 std::shared_ptr<GraphMemory> FindGraphMemory(uint64_t address);
 
 // Whether a launch has allocated the memory and it was not freed since.

@@ -381,10 +381,11 @@ CUresult MakeAllocNode(const CUDA_MEM_ALLOC_NODE_PARAMS& params, AllocNode* node
     }
   }
   node->access.assign(params.accessDescs, params.accessDescs + params.accessDescCount);
-  result = AllocateGraphMemory(context, params.bytesize, &node->memory);
   node->description = params;
-  if (result == CUDA_SUCCESS) node->description.dptr = node->memory->address;
-  return result;
+  node->memory = std::make_shared<GraphMemory>();
+  node->memory->context = context;
+  node->memory->bytes = params.bytesize;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace detshare::shim

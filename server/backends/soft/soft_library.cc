@@ -233,6 +233,8 @@ absl::StatusOr<int> SoftKernel::MaxActiveClusters(const LaunchShape& shape) {
   uint64_t blocks = 1;
   for (const uint32_t side : sides) blocks *= std::min(side, static_cast<uint32_t>(*largest) + 1);
   if (blocks > static_cast<uint64_t>(*largest)) {
+    // As with NVIDIA's driver, a kernel that allows the largest size has room for no larger cluster.
+    if (*largest == kLargestClusterSize) return 0;
     return CudaError(kCudaErrorInvalidClusterSize, "the cluster is larger than the kernel allows");
   }
   const int threads = static_cast<int>(shape.block.x * shape.block.y * shape.block.z);

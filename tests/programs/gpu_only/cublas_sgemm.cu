@@ -2,12 +2,14 @@
 // reference. The inputs are small whole numbers, so every order of summation gives the same bits.
 #include <cublas_v2.h>
 
+#include <thread>
+
 #include "../check.h"
 
 #define CHECK_BLAS(call) REQUIRE((call) == CUBLAS_STATUS_SUCCESS)
 
 void Test(cublasHandle_t handle, int m, int n, int k, bool transpose_a, bool transpose_b,
-          float alpha, float beta) {
+          float alpha, float beta, bool other_thread = false) {
   check::Random random(m * 31 + n * 17 + k);
   auto fill = [&](int count) {
     std::vector<float> values(count);
@@ -30,9 +32,16 @@ void Test(cublasHandle_t handle, int m, int n, int k, bool transpose_a, bool tra
   float* device_a = check::Upload(a);
   float* device_b = check::Upload(b);
   float* device_c = check::Upload(c);
-  CHECK_BLAS(cublasSgemm(handle, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
-                         transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, device_a,
-                         transpose_a ? k : m, device_b, transpose_b ? n : k, &beta, device_c, m));
+  const auto multiply = [&] {
+    CHECK_BLAS(cublasSgemm(handle, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                           transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, device_a,
+                           transpose_a ? k : m, device_b, transpose_b ? n : k, &beta, device_c, m));
+  };
+  if (other_thread) {
+    std::thread(multiply).join();
+  } else {
+    multiply();
+  }
   CHECK(cudaDeviceSynchronize());
   check::Compare("product", check::Download(device_c, m * n), want);
   CHECK(cudaFree(device_a));
@@ -51,6 +60,8 @@ int main() {
   CHECK_BLAS(cublasSetStream(handle, stream));
   Test(handle, 129, 65, 1000, false, true, -1.0f, 3.0f);
   Test(handle, 1, 1024, 77, true, true, 0.5f, 0.0f);
+  // In a thread whose first call of CUDA is cuBLAS's.
+  Test(handle, 96, 32, 48, false, false, 1.0f, 0.0f, true);
   CHECK_BLAS(cublasDestroy(handle));
   CHECK(cudaStreamDestroy(stream));
   return check::Ok();
