@@ -70,7 +70,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   Allocation allocation;
   // Only memory of cuMemAlloc. Memory of pools has its own handles.
   if (!pointers().Find(dptr, &allocation) || allocation.kind != MemoryKind::kDevice ||
-      allocation.pool != 0) {
+      allocation.of_graph || allocation.pool != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::cuIpcGetMemHandle_Reply reply{};

@@ -126,7 +126,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
   if (const CUresult error = CurrentContext(&context); error != CUDA_SUCCESS) return error;
   if (pbase == nullptr && psize == nullptr) return CUDA_SUCCESS;
   Allocation allocation;
-  if (!pointers().Find(dptr, &allocation)) return CUDA_ERROR_NOT_FOUND;
+  if (!FindVisibleMemory(dptr, &allocation)) return CUDA_ERROR_NOT_FOUND;
   // Mapped memory has no range for a device that may not access it.
   if (allocation.kind == MemoryKind::kVirtual && allocation.AccessOf(context->device) == 0)
     return CUDA_ERROR_NOT_FOUND;

@@ -8,6 +8,7 @@
 #include "client_shim/memory/virtual_memory.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/transport/session.h"
+#include "client_shim/work/graph/graph_memory.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {
@@ -146,7 +147,7 @@ void Default(CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
   Allocation allocation;
-  if (!Valid(attribute) || !pointers().Find(ptr, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  if (!Valid(attribute) || !FindVisibleMemory(ptr, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   return OfAllocation(allocation, attribute, ptr, data);
 }
 
@@ -158,7 +159,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
   Allocation allocation;
-  const bool known = pointers().Find(ptr, &allocation);
+  const bool known = FindVisibleMemory(ptr, &allocation);
   for (unsigned int i = 0; i < numAttributes; ++i) {
     // NVIDIA's driver has written the values before a wrong attribute.
     if (!Valid(attributes[i]) || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)

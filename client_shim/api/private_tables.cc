@@ -283,8 +283,8 @@ const Table<3>& LogSink() {
 CUresult GetContextId(CUcontext context, uint64_t* id) {
   if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) return gate;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // cuBLAS asks in a thread without a current context, before it makes one current.
-  if (context == nullptr && thread_state.current == nullptr) {
+  // No context has no id, also while a context is current. cuBLAS asks in threads that have none.
+  if (context == nullptr) {
     *id = 0;
     return CUDA_SUCCESS;
   }

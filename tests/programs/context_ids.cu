@@ -1,5 +1,5 @@
-// A private call of CUDA's libraries: the id of a context. cuBLAS asks for that of the current context
-// in threads that have none yet, and makes one current afterwards.
+// A private call of CUDA's libraries: the id of a context. cuBLAS asks for that of no context in
+// threads that have none yet, and makes one current afterwards.
 #include <cstring>
 #include <thread>
 

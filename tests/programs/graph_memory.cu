@@ -139,11 +139,20 @@ void Shared(cudaStream_t stream) {
   REQUIRE(fourth == first || fourth == third);
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  // The memory is there from the launch on until it is freed.
+  const CUdeviceptr last = reinterpret_cast<CUdeviceptr>(fourth);
+  CUdeviceptr start = 0;
+  std::size_t bytes = 0;
+  EXPECT_CU(cuMemGetAddressRange(&start, &bytes, last), CUDA_ERROR_NOT_FOUND);
   CHECK(cudaGraphLaunch(exec, stream));
   CHECK(cudaStreamSynchronize(stream));
+  CHECK_CU(cuMemGetAddressRange(&start, &bytes, last + 5));
+  REQUIRE(start == last && bytes == kBytes / 2);
+  EXPECT_CU(cuMemGetAddressRange(&start, &bytes, last + bytes), CUDA_ERROR_NOT_FOUND);
   REQUIRE(check::Download(static_cast<int*>(fourth), kCount)[100] == 102);
   EXPECT_CU(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);  // not freed yet
   CHECK(cudaFree(fourth));
+  EXPECT_CU(cuMemGetAddressRange(&start, &bytes, last), CUDA_ERROR_NOT_FOUND);
   CHECK(cudaGraphLaunch(exec, stream));
   CHECK(cudaFreeAsync(fourth, stream));
   CHECK(cudaStreamSynchronize(stream));

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <vector>
 
-#include "client_shim/memory/pointer_map.h"
 #include "client_shim/transport/session.h"
 #include "proto/wire/memory.h"
 
@@ -60,6 +59,7 @@ CUresult MakeBlock(const NodeContext& context, uint64_t bytes,
   allocation.context_handle = reinterpret_cast<uint64_t>(context.handle);
   allocation.address = allocation.gpu_address = reply.address;
   allocation.bytes = bytes;
+  allocation.of_graph = true;
   pointers().Add(allocation);
   auto made = std::make_shared<GraphMemoryBlock>();
   made->context = context;
@@ -146,6 +146,20 @@ bool FreeIfGraphMemory(uint64_t address, CUresult* result) {
   if (memory == nullptr) return false;
   *result = IsAllocated(*memory) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   SetAllocated(memory, false);
+  return true;
+}
+
+bool FindVisibleMemory(uint64_t address, Allocation* found) {
+  if (!pointers().Find(address, found)) return false;
+  if (!found->of_graph) return true;
+  const std::lock_guard lock(registry().mutex);
+  const auto& allocated = registry().allocated;
+  auto part = allocated.upper_bound(address);
+  if (part == allocated.begin()) return false;
+  const GraphMemory& memory = *(--part)->second;
+  if (address - memory.address >= memory.bytes) return false;
+  found->address = found->gpu_address = memory.address;
+  found->bytes = memory.bytes;
   return true;
 }
 

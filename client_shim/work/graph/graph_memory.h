@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "client_shim/memory/pointer_map.h"
 #include "client_shim/work/graph/node.h"
 
 namespace detshare::shim {
@@ -70,6 +71,10 @@ void NoteUse(GraphMemory& memory);
 // For calls that free memory: returns whether the memory belongs to a graph. If so, *result is the
 // result of the call: CUDA_ERROR_INVALID_VALUE if the memory is not allocated.
 bool FreeIfGraphMemory(uint64_t address, CUresult* result);
+
+// Finds the allocation that holds the address, for queries of the program. As with driver 580, memory
+// of a graph is there from a launch that allocates it to the call or launch that frees it.
+bool FindVisibleMemory(uint64_t address, Allocation* found);
 
 // In bytes. Programs see a pool as with driver 580: it grows in large steps when a launch uses more
 // memory, all of it is both reserved and used, and it shrinks only when the program trims it.
