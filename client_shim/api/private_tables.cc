@@ -23,6 +23,7 @@
 #include "client_shim/code/compile_cache.h"
 #include "client_shim/code/libraries.h"
 #include "client_shim/code/nvrtc_code.h"
+#include "client_shim/entry/driver_tools.h"
 #include "client_shim/entry/handshake.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/work/streams.h"
@@ -529,7 +530,9 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
       return CUDA_SUCCESS;
     }
   }
-  if (LogShown(LogLevel::kInfo)) {
+  if (IsToolsTable(*pExportTableId)) {
+    RefuseTool();
+  } else if (LogShown(LogLevel::kInfo)) {
     char text[33];
     for (int i = 0; i < 16; ++i)
       snprintf(text + 2 * i, 3, "%02x", static_cast<uint8_t>(pExportTableId->bytes[i]));
