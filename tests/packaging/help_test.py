@@ -4,6 +4,7 @@
   help_test.py CLI.PY PROGRAM...
 """
 
+import functools
 import os
 import re
 import subprocess
@@ -19,6 +20,8 @@ import completion  # noqa: E402
 import man  # noqa: E402
 
 failures = []
+# A description runs the program once for each of its commands.
+describe = functools.lru_cache(maxsize=None)(cli.describe)
 
 
 def check(condition, what):
@@ -26,39 +29,70 @@ def check(condition, what):
         failures.append(what)
 
 
+class Bash:
+    """One bash that has read a completion script. A bash for each question would take most of the test's time."""
+
+    END = "end-of-completions"
+
+    def __init__(self, script):
+        self.errors = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self.process = subprocess.Popen(["bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.process.stdin.write(script + "\n")
+
+    def complete(self, words):
+        """The completions that bash offers for the last word."""
+        line = " ".join(f"'{word}'" for word in words)
+        name = "_" + completion.identifier(words[0])
+        self.process.stdin.write(f'COMPREPLY=() COMP_WORDS=({line}) COMP_CWORD={len(words) - 1}\n{name} </dev/null\n'
+                                 f'printf "%s\\n" "${{COMPREPLY[@]}}" {self.END}\n')
+        self.process.stdin.flush()
+        offered = set()
+        for text in self.process.stdout:
+            if text.strip() == self.END:
+                return offered
+            offered.update(text.split())
+        check(False, f"bash ends at the completion of {words}")
+        return offered
+
+    def end(self):
+        self.process.communicate()
+        self.errors.seek(0)
+        errors = self.errors.read()
+        check(self.process.returncode == 0 and not errors, f"bash completion: {errors}")
+
+
 def complete(script, words):
-    """The completions that bash offers for the last word."""
-    line = " ".join(f"'{word}'" for word in words)
-    name = "_" + completion.identifier(words[0])
-    program = f'{script}\nCOMP_WORDS=({line}) COMP_CWORD={len(words) - 1}\n{name}\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
-    result = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True, check=False)
-    check(result.returncode == 0 and not result.stderr, f"bash completion of {words}: {result.stderr}")
-    return set(result.stdout.split())
+    """The completions that a new bash offers for the last word."""
+    bash = Bash(script)
+    offered = bash.complete(words)
+    bash.end()
+    return offered
 
 
 def check_bash(root):
-    script = completion.bash(root)
+    bash = Bash(completion.bash(root))
     for command in root.walk():
         words = command.name.split()
-        offered = complete(script, [*words, ""])
+        offered = bash.complete([*words, ""])
         for sub in command.commands:
             check(sub.name.split()[-1] in offered, f"bash does not offer {sub.name}")
-        offered = complete(script, [*words, "-"])
+        offered = bash.complete([*words, "-"])
         for option in command.options:
             for name in option.names:
                 if option.positional:
                     continue
                 check(name in offered, f"bash does not offer {command.name} {name}")
                 if option.choices and not option.optional_value:
-                    check(complete(script, [*words, name, ""]) == set(option.choices), f"choices of {command.name} {name}")
+                    check(bash.complete([*words, name, ""]) == set(option.choices), f"choices of {command.name} {name}")
                 if option.choices:
-                    check(complete(script, [*words, name, "=", option.choices[0][:1]]) >= {option.choices[0]},
+                    check(bash.complete([*words, name, "=", option.choices[0][:1]]) >= {option.choices[0]},
                           f"choices of {command.name} {name}=")
                 if not option.value and not option.choices:
                     # After a flag, the next word is a new option.
-                    check(complete(script, [*words, name, "-"]) == offered, f"what follows {command.name} {name}")
+                    check(bash.complete([*words, name, "-"]) == offered, f"what follows {command.name} {name}")
         for wrong in offered - {name for one in completion.inherited(root, command) for name in one.names}:
             check(False, f"bash offers {command.name} {wrong}, which does not exist")
+    bash.end()
 
 
 # What detsharectl prints when a completion asks for names.
@@ -80,9 +114,9 @@ def check_names():
                             (["detsharectl", "endpoint", "close", ""], "endpoints"), (["detsharectl", "events", "--tenant", ""], "tenants"),
                             (["detsharectl", "events", "--session", ""], "sessions"), (["detsharectl", "sessions", "kill", ""], "sessions"),
                             (["detsharectl", "sessions", "kill", ""], "tenants"), (["detshare", "run", "--tenant", ""], "tenants")]:
-            offered = complete(completion.bash(cli.describe(programs[words[0]])), words)
+            offered = complete(completion.bash(describe(programs[words[0]])), words)
             check(set(ASKED[kind].split()) <= offered, f"the completion of {words} offers {offered}")
-        offered = complete(completion.bash(cli.describe(programs["detsharectl"])), ["detsharectl", "tenant", "set", "tr"])
+        offered = complete(completion.bash(describe(programs["detsharectl"])), ["detsharectl", "tenant", "set", "tr"])
         check(offered == {"train"}, f"the completion of tenant set tr offers {offered}")
         os.environ["PATH"] = path
 
@@ -181,7 +215,7 @@ def main():
     check_parser()
     check_names()
     for program in sys.argv[2:]:
-        root = cli.describe(os.path.abspath(program))
+        root = describe(os.path.abspath(program))
         check(any("--help" in option.names for option in root.options), f"{program} has no options")
         check_shared_options(os.path.abspath(program), root)
         check_bash(root)
