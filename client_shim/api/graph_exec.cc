@@ -100,8 +100,13 @@ CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* 
                            CUgraphExecUpdateResult* updateResult_out) {
   CUgraphExecUpdateResultInfo info{};
   const CUresult result = api::cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+  // As with driver 580: nothing is written for wrong handles, and a graph with another number of
+  // nodes, for which no node is to blame, counts as not supported.
+  if (result == CUDA_ERROR_INVALID_VALUE) return result;
   if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;
-  *updateResult_out = info.result;
+  const bool other_number =
+      info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED && info.errorNode == nullptr;
+  *updateResult_out = other_number ? CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED : info.result;
   return result;
 }
 

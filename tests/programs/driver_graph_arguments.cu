@@ -79,6 +79,28 @@ void Nodes() {
   CHECK_CU(cuEventDestroy(event));
 }
 
+// The form of an update before CUDA 12.
+void OldUpdate() {
+  void* entry = nullptr;
+  CUdriverProcAddressQueryResult found;
+  CHECK_CU(
+      cuGetProcAddress("cuGraphExecUpdate", &entry, 10020, CU_GET_PROC_ADDRESS_DEFAULT, &found));
+  const auto update =
+      reinterpret_cast<CUresult (*)(CUgraphExec, CUgraph, CUgraphNode*, CUgraphExecUpdateResult*)>(
+          entry);
+  const CUgraph before = Make(), after = Make();
+  AddEmpty(before);
+  CUgraphExec exec = nullptr;
+  CHECK_CU(cuGraphInstantiate(&exec, before, 0));
+  CUgraphNode node = nullptr;
+  CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  EXPECT_CU(update(exec, after, &node, &result), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  REQUIRE(result == CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED && node == nullptr);
+  CHECK_CU(cuGraphExecDestroy(exec));
+  CHECK_CU(cuGraphDestroy(before));
+  CHECK_CU(cuGraphDestroy(after));
+}
+
 // Graphs are compared from their last end, and the number of edges comes before the type.
 void Updates() {
   const CUgraph before = Make(), after = Make();
@@ -135,6 +157,7 @@ int main() {
   check::UsePrimaryContext();
   Edges();
   Nodes();
+  OldUpdate();
   Updates();
   Captures();
   CHECK_CU(cuDevicePrimaryCtxRelease(0));
