@@ -2,6 +2,7 @@
 #include "proto/wire/occupancy.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "client_shim/code/libraries.h"
 #include "client_shim/objects/current_context.h"
@@ -76,9 +77,9 @@ CUresult ReadConfig(const Target& target, const CUlaunchConfig& config, LaunchRe
   if (!GridAllowed(target.device, *request)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = CheckPreferredCluster(*request, events); result != CUDA_SUCCESS)
     return result;
-  return (request->flags & wire::kLaunchHasCluster) != 0
-             ? CheckClusterOfQuery(*target.instance, *request)
-             : CUDA_SUCCESS;
+  if ((request->flags & wire::kLaunchHasCluster) == 0) return CUDA_SUCCESS;
+  // A query may name a cluster that no device has.
+  return CheckCluster(*target.instance, *request, std::numeric_limits<uint64_t>::max());
 }
 
 }  // namespace

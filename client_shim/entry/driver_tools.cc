@@ -34,9 +34,8 @@ void RefuseTool() {
   if (!said.exchange(true, std::memory_order_relaxed)) {
     Log(LogLevel::kError,
         "CUPTI, Nsight and compute-sanitizer work with NVIDIA's own driver library only, so they "
-        "see "
-        "nothing of this program: run it without DetShare to use them, or see its work on the GPU "
-        "with detsharectl trace");
+        "see nothing of this program: run it without DetShare to use them, or see its work on the "
+        "GPU with detsharectl trace");
   }
   if (IsLoaded("libsanitizer-collection.so")) _exit(1);
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "client_shim/code/libraries.h"
 #include "client_shim/objects/current_context.h"
@@ -171,11 +170,8 @@ bool BlockAllowed(uint16_t device_index, const uint32_t (&block)[3]) {
          static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
 }
 
-namespace {
-
-// `largest` is in blocks, for kernels that allow sizes that are not portable.
-CUresult CheckClusterUpTo(uint64_t largest, const KernelInstance& kernel,
-                          const LaunchRequest& request) {
+CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request,
+                      uint64_t largest) {
   const uint64_t required[] = {
       static_cast<uint64_t>(
           std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))),
@@ -201,16 +197,6 @@ CUresult CheckClusterUpTo(uint64_t largest, const KernelInstance& kernel,
   }
   const bool large = AttributeOf(kernel, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) != 0;
   return size > (large ? largest : 8) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
-}
-
-}  // namespace
-
-CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request) {
-  return CheckClusterUpTo(16, kernel, request);
-}
-
-CUresult CheckClusterOfQuery(const KernelInstance& kernel, const LaunchRequest& request) {
-  return CheckClusterUpTo(std::numeric_limits<uint64_t>::max(), kernel, request);
 }
 
 CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId context,

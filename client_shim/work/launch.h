@@ -59,11 +59,10 @@ bool GridAllowed(uint16_t device, const LaunchRequest& request);
 // Whether every kernel could have such blocks.
 bool BlockAllowed(uint16_t device, const uint32_t (&block)[3]);
 
-// Checks the cluster of a launch, or the one that the kernel requires.
-CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request);
-// The same for a query about a launch. As with driver 580, a kernel that allows sizes that are not
-// portable may be asked about clusters that no device has.
-CUresult CheckClusterOfQuery(const KernelInstance& kernel, const LaunchRequest& request);
+// Checks the cluster of a launch, or the one that the kernel requires. `largest` is the number of
+// blocks that a cluster of a kernel may have that allows sizes that are not portable.
+CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request,
+                      uint64_t largest = 16);
 
 // Makes CUDA's own checks of a launch's shape. For a cooperative launch it may ask the daemon once
 // about the kernel's occupancy.

@@ -64,9 +64,7 @@ CUresult CaptureEventWait(Stream& stream, CUevent handle) {
 
 CUresult CaptureAlloc(Stream& stream, uint64_t bytes, CUdeviceptr* address) {
   AllocNode node;
-  const auto memory = std::make_shared<GraphMemory>();
-  memory->context = ContextOf(stream);
-  memory->bytes = bytes;
+  const auto memory = std::make_shared<GraphMemory>(ContextOf(stream), bytes);
   node.memory = memory;
   node.description.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   node.description.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, stream.device};

@@ -47,12 +47,13 @@ struct GraphMemory {
   bool freed_by_others = false;  // another graph has such a node
 
   GraphMemory() = default;
+  GraphMemory(const NodeContext& in, uint64_t size) : context(in), bytes(size) {}
   GraphMemory(const GraphMemory&) = delete;
   GraphMemory& operator=(const GraphMemory&) = delete;
   ~GraphMemory();
 };
 
-// Where the next allocation of a block may begin, in bytes. That of driver 580.
+// Allocations in a block begin at multiples of this number of bytes, as with driver 580.
 constexpr uint64_t kGraphMemoryAlignment = 512;
 
 // Gives the memory a place: the room, or a new block if the room has no block. A new block has room

@@ -382,9 +382,7 @@ CUresult MakeAllocNode(const CUDA_MEM_ALLOC_NODE_PARAMS& params, AllocNode* node
   }
   node->access.assign(params.accessDescs, params.accessDescs + params.accessDescCount);
   node->description = params;
-  node->memory = std::make_shared<GraphMemory>();
-  node->memory->context = context;
-  node->memory->bytes = params.bytesize;
+  node->memory = std::make_shared<GraphMemory>(context, params.bytesize);
   return CUDA_SUCCESS;
 }
 

@@ -33,7 +33,7 @@ std::unordered_set<const GraphMemory*> FreedBefore(const Graph& graph,
 }
 
 struct Piece {
-  uint64_t begin = 0, end = 0;  // in bytes from the begin of the block
+  uint64_t begin = 0, end = 0;  // in bytes from the start of the block
 };
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace detshare::shim {
 
 // Returns the place of a new allocation of the graph, whose node will have these dependencies. An
 // earlier allocation is over if a node that frees it comes before the new node on a path of edges.
-// Of all gaps between the others it takes the smallest one that fits, then the first. Without a gap
-// the room has no block.
+// The place is the smallest gap between the other allocations that is large enough, or the first of
+// equal ones. If there is no gap, the room has no block.
 GraphMemoryRoom FindRoom(const Graph& graph, std::span<const GraphEdge> dependencies,
                          const GraphMemory& memory);
 

@@ -153,7 +153,7 @@ TEST_CASE("Memory of a graph is freed once, by its own graph or by others") {
   for (const bool own_first : {false, true}) {
     auto owner = MakeGraph(true), other = MakeGraph(true);
     const auto memory = std::make_shared<GraphMemory>();
-    memory->block = std::make_shared<GraphMemoryBlock>();  // so that it needs none of a daemon
+    memory->block = std::make_shared<GraphMemoryBlock>();  // so that no daemon is asked for one
     Put(*owner, AllocNode{memory});
     CHECK(AddNode(own_first ? *owner : *other, FreeNode{memory}, {}, &added) == CUDA_SUCCESS);
     CHECK(AddNode(*owner, FreeNode{memory}, {}, &added) == CUDA_ERROR_INVALID_VALUE);

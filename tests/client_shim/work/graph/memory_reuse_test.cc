@@ -16,9 +16,7 @@ class Memories {
                    ContextId context = 1) {
     std::vector<GraphEdge> edges;
     for (GraphNode* node : before) edges.push_back({node, {}});
-    const auto memory = std::make_shared<GraphMemory>();
-    memory->context.id = context;
-    memory->bytes = bytes;
+    const auto memory = std::make_shared<GraphMemory>(NodeContext{nullptr, context, 0}, bytes);
     GraphMemoryRoom room = FindRoom(*graph_, edges, *memory);
     if (room.block == nullptr) {
       room.block = std::make_shared<GraphMemoryBlock>();
