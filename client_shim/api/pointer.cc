@@ -40,16 +40,13 @@ struct AddressRange {
 // Memory that the program registers keeps its own size.
 AddressRange MappingOf(const Allocation& allocation) {
   constexpr uint64_t kBlock = 2 << 20, kPoolBlock = 32 << 20;
-  const auto round_up = [](uint64_t bytes, uint64_t block) {
-    return (bytes + block - 1) / block * block;
-  };
   if (allocation.kind == MemoryKind::kRegistered || allocation.kind == MemoryKind::kRegisteredAlias)
     return {allocation.address, allocation.bytes};
   if (allocation.mapping != 0)
-    return {allocation.mapping, round_up(allocation.mapping_bytes, kBlock)};
-  if (allocation.pool != 0) return {allocation.address, round_up(allocation.bytes, kPoolBlock)};
+    return {allocation.mapping, RoundUp(allocation.mapping_bytes, kBlock)};
+  if (allocation.pool != 0) return {allocation.address, RoundUp(allocation.bytes, kPoolBlock)};
   const uint64_t start = allocation.address / kBlock * kBlock;
-  return {start, round_up(allocation.address + allocation.bytes - start, kBlock)};
+  return {start, RoundUp(allocation.address + allocation.bytes - start, kBlock)};
 }
 
 // CUDA_ERROR_INVALID_VALUE: the attribute has no value. Queries of several attributes use the bytes

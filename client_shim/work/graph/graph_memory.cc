@@ -32,7 +32,6 @@ constexpr uint64_t kPoolStep = 32 << 20;
 // Small allocations share a block of this size, which is what the driver takes from the card.
 constexpr uint64_t kBlockStep = 2 << 20;
 
-uint64_t RoundUp(uint64_t bytes, uint64_t step) { return (bytes + step - 1) / step * step; }
 uint64_t PoolFor(uint64_t bytes) { return RoundUp(bytes, kPoolStep); }
 
 // Needs the registry's mutex.

@@ -53,6 +53,11 @@ struct GraphMemory {
   ~GraphMemory();
 };
 
+// Returns the first multiple of `step` that is not below `bytes`.
+constexpr uint64_t RoundUp(uint64_t bytes, uint64_t step) {
+  return (bytes + step - 1) / step * step;
+}
+
 // Allocations in a block begin at multiples of this number of bytes, as with driver 580.
 constexpr uint64_t kGraphMemoryAlignment = 512;
 

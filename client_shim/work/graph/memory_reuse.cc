@@ -74,9 +74,7 @@ GraphMemoryRoom FindRoom(const Graph& graph, std::span<const GraphEdge> dependen
         best = {block.block, begin};
         smallest = gap;
       }
-      const uint64_t end =
-          (piece.end + kGraphMemoryAlignment - 1) / kGraphMemoryAlignment * kGraphMemoryAlignment;
-      begin = std::max(begin, end);
+      begin = std::max(begin, RoundUp(piece.end, kGraphMemoryAlignment));
     }
   }
   return best;
