@@ -1,5 +1,6 @@
 #include "policy/registry.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "policy/partition_pool.h"
@@ -137,13 +138,12 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
         named.push_back(limits.partition);
         named.push_back(limits.long_partition);
         named.push_back(limits.yielding_partition);
-        CHECK(limits.window >= 0);
         // No coroutine may starve.
-        CHECK((limits.max_throttle > 0 && limits.max_throttle < 100 * kSecond));
+        CHECK(
+            (limits.window >= 0 && limits.max_throttle > 0 && limits.max_throttle < 100 * kSecond));
       }
-      for (const int partition : named) {
-        CHECK((partition >= 0 && partition < static_cast<int>(partitions.size())));
-      }
+      const auto [least, most] = std::minmax_element(named.begin(), named.end());
+      CHECK((*least >= 0 && *most < static_cast<int>(partitions.size())));
     }
   }
   return decisions;
