@@ -282,6 +282,8 @@ void Engines::Adopt(const proto::ListedEngine& listed, int process) {
     if (adopted.ok()) {
       close(more->messages.supervisor);
       engine.channel = *channel;
+      // It says next whether work of ended sessions runs (EngineMember::Adopt()).
+      engine.may_retire = true;
       engine.admission = more->admission.supervisor;
       engine.files = std::make_unique<FileServer>(more->files.supervisor, key_);
     } else {

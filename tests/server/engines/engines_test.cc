@@ -10,8 +10,11 @@
 #include <thread>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/version.h"
 #include "server/access/acceptor.h"
 #include "server/engines/engine_channel.h"
+#include "server/engines/engine_list.h"
+#include "server/engines/engine_process.h"
 #include "server/engines/turn_pages.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/supervised_daemon.h"
@@ -320,6 +323,59 @@ TEST_CASE("An engine that cannot start is not started again and again, and its c
   engines.Pass("train", {dup(0), "train", nullptr});
   CHECK(engines.size() == 1);
   for (const auto& [connection, why] : refused) close(connection);
+}
+
+TEST_CASE("Connections wait until an adopted engine says whether work of ended sessions runs") {
+  TestDirectory directory;
+  const std::string list = EngineListFile(EnginesDirectory(directory.path));
+  std::filesystem::create_directories(EngineDirectory(directory.path, "chat"));
+  proto::EngineList engines_before;
+  proto::ListedEngine& listed = *engines_before.add_engines();
+  listed.set_group("chat");
+  listed.set_directory("chat");
+  listed.set_pid(getpid());
+  listed.set_start_time(StartTimeOf(getpid()).value());
+  listed.set_version(kVersion);
+  listed.set_protocol(kEngineProtocol);
+  REQUIRE(WriteEngineList(list, engines_before).ok());
+  // This process is the engine, and its supervisor has ended.
+  const EngineChannel channel = MakeEngineChannel().value();
+  const auto pages = *TurnPages::Create();
+  const auto engine =
+      EngineMember::Create(channel.engine, pages->fd(), EngineDirectory(directory.path, "chat"),
+                           std::chrono::minutes(1))
+          .value();
+  close(channel.supervisor);
+  engine->Report(EndedWork::kRuns);
+
+  Engines::Options options;
+  options.runtime_directory = directory.path;
+  options.refuse = [](int connection, const absl::Status&) { close(connection); };
+  Engines engines(options);
+  engines.Adopt();
+  int connections = 0;
+  const auto proceed = [&] {
+    engine->Proceed(
+        [&](const Received& received) {
+          if (received.connection.has_value()) {
+            ++connections;
+            close(received.connection->fd);
+          }
+          if (received.admission >= 0) close(received.admission);
+          if (received.files >= 0) close(received.files);
+          if (received.peer.has_value()) close(received.peer->page);
+        },
+        [] { return true; });
+    engines.Proceed();
+  };
+  engines.Pass("chat", {dup(0), "chat", nullptr});
+  for (int i = 0; i < 3; ++i) proceed();
+  CHECK(connections == 0);
+  engine->Report(EndedWork::kNone);
+  for (int i = 0; i < 3; ++i) proceed();
+  CHECK(connections == 1);
+  // The destructor would end this process.
+  engines.Release(std::chrono::milliseconds(0));
 }
 
 TEST_CASE("Pages travel in both directions, and nobody keeps a descriptor that is not one") {
