@@ -1,5 +1,6 @@
-#include "server/base/thread_slice.h"
+#include "server/base/thread_priority.h"
 
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@ struct SchedAttributes {
   uint64_t deadline = 0, period = 0;
 };
 
+constexpr int kRaised = -10;
+
 }  // namespace
 
 void UseShortestSlice() {
@@ -26,6 +29,19 @@ void UseShortestSlice() {
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
   attributes.runtime = 100'000;
   syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+bool RaisePriority(bool raised) {
+  return setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), raised ? kRaised : 0) == 0;
+}
+
+void AllowRaisedPriority() {
+  // The limit counts from 20 downwards: getrlimit(2).
+  constexpr rlim_t kEnough = 20 - kRaised;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NICE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
+  const rlimit wanted{kEnough, limit.rlim_max < kEnough ? kEnough : limit.rlim_max};
+  setrlimit(RLIMIT_NICE, &wanted);
 }
 
 }  // namespace detshare

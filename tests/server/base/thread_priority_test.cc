@@ -1,4 +1,4 @@
-#include "server/base/thread_slice.h"
+#include "server/base/thread_priority.h"
 
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -40,6 +40,25 @@ TEST_CASE(
   } else {
     CHECK(slice == 100'000);
   }
+}
+
+TEST_CASE(
+    "A thread that may raises its priority and lowers it again, and no other thread changes") {
+  AllowRaisedPriority();
+  const int usual = getpriority(PRIO_PROCESS, 0);
+  bool raised = false, lowered = false;
+  int high = 0, low = 0;
+  std::thread([&] {
+    raised = RaisePriority(true);
+    high = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+    lowered = RaisePriority(false);
+    low = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+  }).join();
+  if (!raised) WARN("this process may not raise priorities");
+  CHECK(high == (raised ? -10 : usual));
+  CHECK(lowered);
+  CHECK(low == 0);
+  CHECK(getpriority(PRIO_PROCESS, 0) == usual);
 }
 
 }  // namespace

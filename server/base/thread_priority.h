@@ -1,0 +1,28 @@
+// Threads for whose replies clients wait, on hosts whose CPUs are all busy.
+//
+// Such a thread works for microseconds at a time. Where a busy thread has the CPU, the kernel's
+// scheduler (EEVDF) lets a thread that wakes wait for milliseconds. Natively the program's own thread
+// does the work, and it has a CPU.
+//
+// Measured with two CPUs, two busy threads, and a thread that wakes for 0.1 ms every 5 ms (Linux
+// 6.18): 1 % of the wake-ups take more than 5.1 ms; with the shortest slice 2.6 ms; with the raised
+// priority as well 0.04 ms.
+#pragma once
+
+namespace detshare {
+
+// Lets the calling thread run in the shortest slices that the kernel has, 0.1 ms, so that it may take
+// the CPU at once when it wakes. This needs no right: the share of the CPU stays the same. Has no
+// effect before Linux 6.12.
+void UseShortestSlice();
+
+// Gives the calling thread the nice value -10, or 0 again. Returns whether the thread has the value.
+// -10 needs CAP_SYS_NICE or AllowRaisedPriority().
+bool RaisePriority(bool raised);
+
+// Lets all threads of this process, and of processes that it starts, raise their priority, also after
+// it has given up its rights (RLIMIT_NICE). Has no effect if the service manager allows less and the
+// process has no CAP_SYS_RESOURCE.
+void AllowRaisedPriority();
+
+}  // namespace detshare
