@@ -88,6 +88,22 @@ struct DeviceProperties {
   std::vector<uint8_t> tpc_gpc, tpc_index;  // SM topology, see proto/control.proto; may be empty
 };
 
+// Receives what the kernels of one session print. Any thread may call it, also threads of the
+// device's driver. It calls nothing of the device.
+class KernelOutput {
+ public:
+  virtual ~KernelOutput() = default;
+  // Text for the program's standard output: of printf() in kernels.
+  virtual void Print(std::string_view text) = 0;
+  // Text for the program's standard error: of assertions that failed.
+  virtual void PrintError(std::string_view text) = 0;
+  // True: kernels were launched whose text may come after they have completed, unless
+  // Device::FlushOutput() is called. False: no longer.
+  virtual void SetPending(bool pending) = 0;
+  // Text is lost, for a reason in words.
+  virtual void NoteLoss(std::string_view why) = 0;
+};
+
 // The memory of one session on one device: a range of addresses that belongs to this session alone.
 class AddressSpace {
  public:
@@ -160,6 +176,13 @@ class AddressSpace {
   // memory, the caller calls this for all of them before it destroys the first.
   virtual void WaitForWork() {}
 
+  // Receives what the session's kernels print; null: nobody does.
+  KernelOutput* output() const { return output_.get(); }
+  // Shares the output with the caller, which may outlive the space.
+  const std::shared_ptr<KernelOutput>& shared_output() const { return output_; }
+  // Call once, before the first launch.
+  void set_output(std::shared_ptr<KernelOutput> output) { output_ = std::move(output); }
+
   // ---- The time-slice group of the session's work (Preemption). The session's thread calls these.
   // Other threads may ask. Once bound() is true for them, urgent() does not change.
 
@@ -176,6 +199,7 @@ class AddressSpace {
   std::atomic<bool> urgent_{false};
   // Release: publishes `urgent_` to threads that show the session's state.
   std::atomic<bool> bound_{false};
+  std::shared_ptr<KernelOutput> output_;
 };
 
 struct KernelParameterInfo {
@@ -440,15 +464,15 @@ class Device {
   // is full. Never drains the device.
   virtual absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) = 0;
 
-  // `image`: ELF, PTX text (not necessarily terminated) or a fatbin. `print` receives the output of
-  // the library's kernels, on any thread, in an order that follows CUDA's rules; it outlives the
-  // library. `place`: for managed variables. Errors carry CUDA_ERROR_INVALID_PTX,
-  // CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE and similar codes. May take long and may
-  // drain the device.
+  // `image`: ELF, PTX text (not necessarily terminated) or a fatbin. `place`: for managed variables.
+  // Errors carry CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE and
+  // similar codes. May take long and may drain the device.
   virtual absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
       AddressSpace& space, absl::Span<const std::byte> image,
-      absl::Span<const JitOptionValue> options, CompileLogs& logs,
-      std::function<void(std::string_view)> print, const PlaceManaged& place) = 0;
+      absl::Span<const JitOptionValue> options, CompileLogs& logs, const PlaceManaged& place) = 0;
+  // Gives the space's output what its kernels that have completed have printed. Does not wait for
+  // kernels that run.
+  virtual void FlushOutput(AddressSpace& /*space*/) {}
   // Returns the linked image in a form that LoadLibrary accepts.
   virtual absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                            absl::Span<const JitOptionValue> options,

@@ -54,7 +54,7 @@ namespace detshare {
 
 inline constexpr uint64_t kSessionMagic = 0x3145524148535444;  // "DTSHARE1" in memory order
 // Raised with every change of this file, of wire/, or of the meaning of an op.
-inline constexpr uint32_t kAbiVersion = 4;
+inline constexpr uint32_t kAbiVersion = 5;
 
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kRingLine = 64;
@@ -123,14 +123,26 @@ struct SessionHeader {
   // 1 once the daemon has ended the session. The daemon then reads no more records, and clients
   // stop waiting.
   std::atomic<uint32_t> closed;
+  // 1 while the client's threads shall poll for results even if all CPUs are busy, because the tenant's
+  // class is `latency`. Relaxed: a hint that publishes nothing.
+  std::atomic<uint32_t> awaited;
 
+  // The text ring has pieces of text. A piece is a word of 32 bits, its length and perhaps
+  // kTextIsError, and then the text.
+  //
   // The number of bytes ever written to the text ring. The daemon release-stores it, which
   // publishes the text below it to the client.
   alignas(64) std::atomic<uint64_t> output_tail;
   // The number of bytes ever read from the text ring. The client release-stores it under its own
   // lock, which publishes to the daemon that the space below it is free.
   alignas(64) std::atomic<uint64_t> output_head;
+  // 1 while text of completed kernels may be in the driver's buffer, where cuCtxSynchronize with
+  // kFlushOutput fetches it. The daemon release-stores 1 before it launches such a kernel, so that a
+  // client that sees the kernel complete also sees the 1.
+  std::atomic<uint32_t> output_pending;
 };
+
+inline constexpr uint32_t kTextIsError = 0x80000000;  // for standard error, not for standard output
 
 inline constexpr uint32_t kCommitted = 0x54494D43;  // "CMIT"
 

@@ -17,6 +17,7 @@
 #include "client_shim/transport/read_digest.h"
 #include "proto/cpu_load.h"
 #include "proto/version.h"
+#include "proto/wire/context.h"
 
 namespace detshare::shim {
 namespace {
@@ -24,6 +25,11 @@ namespace {
 // Whether [offset, offset + bytes) lies in a file of file_bytes and offset is aligned.
 bool Inside(uint64_t offset, uint64_t bytes, uint64_t file_bytes, uint64_t alignment) {
   return offset % alignment == 0 && offset <= file_bytes && bytes <= file_bytes - offset;
+}
+
+bool CpusFull() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return CpuLoad::OfHost().Full(now / std::chrono::nanoseconds(1));
 }
 
 std::string ProgramName() {
@@ -323,13 +329,8 @@ uint32_t Session::SubmitAndWait(Op op, uint16_t device, ContextId context, const
     to += piece.bytes;
   }
   ring_->Commit(record);
-  uint32_t spin_us = spin_us_;
-  if (spin_us != 0) {
-    // On a busy host the daemon's worker may need this CPU.
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    if (CpuLoad::OfHost().Full(now / std::chrono::nanoseconds(1))) spin_us = 0;
-  }
-  return replies_->Wait(slot, spin_us) ? slot : kNoReply;
+  // On a busy host the daemon's worker may need this CPU.
+  return replies_->Wait(slot, spin_us_ != 0 && CpusFull() ? 0 : spin_us_) ? slot : kNoReply;
 }
 
 CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args,
@@ -389,16 +390,41 @@ CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const v
   return Judged(result);
 }
 
+uint32_t Session::wait_spin_us() const {
+  // The daemon's worker may need this CPU.
+  return wait_spin_us_ != 0 && header_->awaited.load(std::memory_order_relaxed) == 0 && CpusFull()
+             ? 0
+             : wait_spin_us_;
+}
+
+void Session::FlushOutput() {
+  // An error shows at the program's next call.
+  Call(Op::cuCtxSynchronize, 0, 0, wire::cuCtxSynchronize{0, wire::kFlushOutput, {0, kNoFence, 0}});
+}
+
 void Session::DrainOutputSlowly() {
   const std::lock_guard lock(output_mutex_);
   uint64_t head = header_->output_head.load(std::memory_order_relaxed);
   // Acquire: the text below `tail` is complete.
   const uint64_t tail = header_->output_tail.load(std::memory_order_acquire);
+  // Calls `take` with the next bytes, which may go around the end of the ring.
+  const auto read = [&](uint64_t bytes, auto take) {
+    for (bytes = std::min(bytes, tail - head); bytes > 0;) {
+      const uint64_t offset = head % output_bytes_;
+      const uint64_t part = std::min(bytes, output_bytes_ - offset);
+      take(output_ + offset, part);
+      head += part;
+      bytes -= part;
+    }
+  };
   while (head < tail) {
-    const uint64_t offset = head % output_bytes_;
-    const uint64_t bytes = std::min(tail - head, output_bytes_ - offset);
-    fwrite(output_ + offset, 1, bytes, stdout);
-    head += bytes;
+    uint32_t word = 0;
+    char* to = reinterpret_cast<char*>(&word);
+    read(sizeof(word),
+         [&](const char* from, uint64_t bytes) { to = std::copy_n(from, bytes, to); });
+    FILE* const file = (word & kTextIsError) != 0 ? stderr : stdout;
+    read(word & ~kTextIsError,
+         [&](const char* from, uint64_t bytes) { fwrite(from, 1, bytes, file); });
   }
   // Release: the daemon may overwrite the text below `head`.
   header_->output_head.store(head, std::memory_order_release);

@@ -67,9 +67,9 @@ class Session {
   }
   const DeviceInfo& device(uint16_t index) const { return devices_[index]; }
   // How long a thread polls before it sleeps, in microseconds: for a reply of the daemon (spin_us),
-  // and for the GPU (wait_spin_us).
+  // and for the GPU (wait_spin_us: now, because it depends on whether all CPUs are busy).
   uint32_t spin_us() const { return spin_us_; }
-  uint32_t wait_spin_us() const { return wait_spin_us_; }
+  uint32_t wait_spin_us() const;
   // The range of addresses in which pinned memory lies, at the same addresses as in the daemon.
   uint64_t pinned_base() const { return pinned_base_; }
   uint64_t pinned_bytes() const { return pinned_bytes_; }
@@ -137,8 +137,11 @@ class Session {
   CUresult CallControl(Op op, uint16_t device, ContextId context, const void* args,
                        size_t args_bytes, std::span<const ConstBuffer> payload, std::string* body);
 
-  // Writes the text that kernels have printed to stdout. Cheap when there is none.
+  // Writes the text of kernels that have completed to stdout, and that of failed assertions to stderr.
+  // Cheap when there is none.
   void DrainOutput() {
+    // Acquire: a kernel that is known to be complete was launched after the 1 was stored.
+    if (header_->output_pending.load(std::memory_order_acquire) != 0) FlushOutput();
     if (header_->output_tail.load(std::memory_order_acquire) !=
         header_->output_head.load(std::memory_order_relaxed)) {
       DrainOutputSlowly();
@@ -170,6 +173,8 @@ class Session {
   uint32_t SubmitAndWait(Op op, uint16_t device, ContextId context, const void* args,
                          uint32_t args_bytes, std::span<const ConstBuffer> payload,
                          uint32_t payload_bytes);
+  // Has the daemon move text from the driver's buffer to the text ring.
+  void FlushOutput();
   void DrainOutputSlowly();
 
   std::unique_ptr<Connection> connection_;

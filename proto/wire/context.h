@@ -17,9 +17,13 @@ struct cuCtxDestroy_v2 {
 
 // Signals when all work that was submitted in the context so far is complete. With a reply slot,
 // the reply comes at that moment.
+//
+// kFlushOutput: waits for nothing, but for the text of kernels that have completed, which is in the
+// text ring when the reply comes. The context and the signal are not looked at.
+inline constexpr uint32_t kFlushOutput = 1;
 struct cuCtxSynchronize {
   ContextId context;
-  uint32_t reserved;
+  uint32_t flags;  // 0 or kFlushOutput
   Signal signal;
 };
 

@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionConfig& conf
   session->reader_ =
       std::make_unique<RingReader>(session->region_->header(), session->region_->ring(),
                                    options.region.ring_bytes, options.region.reply_count);
-  session->printer_ = std::make_unique<ClientPrinter>(*session->region_, config.label);
+  session->printer_ = std::make_shared<ClientPrinter>(*session->region_, config.label);
   RingReader* const reader = session->reader_.get();
   session->executor_ = std::make_unique<Executor>([reader] { reader->Wake(); });
   session->parking_ = std::make_unique<Parking>(*session->executor_);
@@ -58,6 +58,7 @@ absl::Status Session::OpenDevice(const SessionConfig::OnDevice& on, SessionDevic
   device.device = on.device;
   DETSHARE_ASSIGN_OR_RETURN(device.space,
                             on.device->CreateAddressSpace(on.memory_base, on.memory_bytes));
+  device.space->set_output(printer_);
   const std::span<uint8_t> shared = region_->device_part();
   DETSHARE_RETURN_IF_ERROR(device.space->RegisterHost(shared.data(), shared.size()));
   DETSHARE_ASSIGN_OR_RETURN(device.coroutine,
@@ -87,7 +88,7 @@ Session::~Session() {
   for (SessionDevice& device : devices_) device.coroutine.reset();
   memory_.reset();
   reader_.reset();
-  printer_.reset();
+  if (printer_ != nullptr) printer_->Close();
   region_.reset();
   if (directory_made_) RemoveTree(config_.directory);
 }

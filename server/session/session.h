@@ -82,8 +82,6 @@ class Session {
   const SessionImages& images() const { return *images_; }
   SessionMemory& memory() { return *memory_; }
   const SessionMemory& memory() const { return *memory_; }
-  // Receives the output of the kernels' printf.
-  ClientPrinter& printer() { return *printer_; }
   // Calls ContextTable::Use() for the current device.
   absl::Status UseContext(ContextId context);
 
@@ -134,8 +132,8 @@ class Session {
 
   std::unique_ptr<SharedRegion> region_;
   std::unique_ptr<RingReader> reader_;
-  std::unique_ptr<ClientPrinter> printer_;
-  std::unique_ptr<Parking> parking_;  // outlives the tasks of the executor
+  std::shared_ptr<ClientPrinter> printer_;  // the output of the address spaces
+  std::unique_ptr<Parking> parking_;        // outlives the tasks of the executor
   std::unique_ptr<Executor> executor_;
   std::vector<SessionDevice> devices_;  // tables and handlers hold pointers to the elements
   std::unique_ptr<SessionMemory> memory_;

@@ -261,19 +261,26 @@ void SharedRegion::ForceFences() {
     fences()[i].store(UINT64_MAX, std::memory_order_release);
 }
 
-bool SharedRegion::Print(std::string_view text) {
+bool SharedRegion::Print(std::string_view text, uint32_t kind) {
   SessionHeader* const h = header();
   uint8_t* const ring = file_->data() + output_offset_;
   const uint64_t size = sizes_.output_bytes;
   // Acquire: the client has finished reading up to the position that it stores. The daemon believes
   // nothing more of that position and checks it.
   const uint64_t unread = output_position_ - h->output_head.load(std::memory_order_acquire);
-  if (unread > size || text.size() > size - unread) return false;
-  const uint64_t offset = output_position_ % size;
-  const uint64_t first = std::min<uint64_t>(text.size(), size - offset);
-  std::memcpy(ring + offset, text.data(), first);
-  std::memcpy(ring, text.data() + first, text.size() - first);
-  output_position_ += text.size();
+  const auto word = static_cast<uint32_t>(text.size()) | kind;
+  if (unread > size || size - unread < sizeof(word) ||
+      text.size() > std::min<uint64_t>(size - unread - sizeof(word), kTextIsError - 1))
+    return false;
+  const auto append = [&](const void* data, uint64_t bytes) {
+    const uint64_t offset = output_position_ % size;
+    const uint64_t first = std::min(bytes, size - offset);
+    std::memcpy(ring + offset, data, first);
+    std::memcpy(ring, static_cast<const char*>(data) + first, bytes - first);
+    output_position_ += bytes;
+  };
+  append(&word, sizeof(word));
+  append(text.data(), text.size());
   // Publishes the text to the client.
   h->output_tail.store(output_position_, std::memory_order_release);
   return true;

@@ -65,7 +65,7 @@ class MappedFile {
 struct RegionSizes {
   uint64_t ring_bytes = 1 << 20;  // a power of two, at least 2 * kMaxRecordBytes
   uint32_t reply_count = 256;
-  uint64_t output_bytes = 256 << 10;
+  uint64_t output_bytes = 1 << 20;  // as the driver's own buffer
   uint32_t fence_count = 32768;
   uint64_t staging_bytes = 16 << 20;  // whole pages
 };
@@ -113,9 +113,10 @@ class SharedRegion {
   void ReplyAll(int result);
   // Lets every waiter on a fence go on.
   void ForceFences();
-  // Appends the text that a kernel printed. Returns false if there is no room: the text is lost, as
-  // CUDA loses what overflows its buffer. Calls must not overlap.
-  bool Print(std::string_view text);
+  // Appends a piece of text for the program's standard output, or with kTextIsError for its standard
+  // error. Returns false if there is no room: the text is lost, as CUDA loses what overflows its
+  // buffer. Calls must not overlap.
+  bool Print(std::string_view text, uint32_t kind = 0);
 
  private:
   SharedRegion() = default;

@@ -221,9 +221,7 @@ class FakeDevice : public Device {
   }
   absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace&, absl::Span<const std::byte>,
                                                        absl::Span<const JitOptionValue>,
-                                                       CompileLogs&,
-                                                       std::function<void(std::string_view)>,
-                                                       const PlaceManaged&) override {
+                                                       CompileLogs&, const PlaceManaged&) override {
     return absl::UnimplementedError("no code");
   }
   absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage>,

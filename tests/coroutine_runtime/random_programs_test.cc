@@ -130,7 +130,7 @@ class ProgramSession {
     CompileLogs logs;
     library_ = *device.LoadLibrary(
         *space_, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(kCode), sizeof(kCode)), {},
-        logs, [](std::string_view) {}, nullptr);
+        logs, nullptr);
     kernel_ = *library_->GetKernel("mix");
     kernel_->set_code(1);
   }

@@ -287,7 +287,6 @@ class InstantDevice final : public Device {
                                                        absl::Span<const std::byte> image,
                                                        absl::Span<const JitOptionValue>,
                                                        CompileLogs& logs,
-                                                       std::function<void(std::string_view)> print,
                                                        const PlaceManaged& place) override {
     if (image.size() < 4 || std::memcmp(image.data(), "code", 4) != 0) {
       logs.error = "this is no code";
@@ -303,7 +302,7 @@ class InstantDevice final : public Device {
     }
     logs.info = "compiled";
     libraries.fetch_add(1);
-    if (print) print("loaded\n");
+    if (space.output() != nullptr) space.output()->Print("loaded\n");
     return std::make_unique<InstantLibrary>(*this, space);
   }
   absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,

@@ -7,6 +7,7 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
+#include "server/backends/cuda/printing_launches.h"
 
 namespace detshare::cuda {
 namespace {
@@ -40,6 +41,7 @@ CudaAddressSpace::~CudaAddressSpace() {
   CudaContext& context = parts_.context;
   Abandon();
   WaitForWork();
+  PrintingLaunches::Get().End(shared_output());
   for (const auto& [address, mapping] : mapped_) {
     context.api.cuMemUnmap(address, mapping.bytes);
   }

@@ -8,6 +8,7 @@
 #include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_device.h"
 #include "server/backends/cuda/driver_api.h"
+#include "server/backends/cuda/driver_output.h"
 #include "server/backends/cuda/other_sharing.h"
 
 namespace detshare {
@@ -28,6 +29,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const Cud
     return absl::NotFoundError(absl::StrCat(api->path, " shows no GPU: ", call, ": ",
                                             name == nullptr ? "unknown error" : name));
   };
+  cuda::DriverOutput::Get();  // from the first text on
   if (CUresult result = api->cuInit(0); result != CUDA_SUCCESS) {
     absl::Status status = absent(result, "cuInit");
     if (result == CUDA_ERROR_NO_DEVICE) return status;

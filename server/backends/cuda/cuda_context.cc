@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_address_space.h"
+#include "server/backends/cuda/driver_output.h"
 
 namespace detshare::cuda {
 namespace {
@@ -62,8 +63,24 @@ void CudaContext::OnFault(CUresult result, const char* call) {
     space->SetSuspect();
     ++suspects_;
   }
+  if (result == CUDA_ERROR_ASSERT) PassAssertions();
   fault_call_ = call;
   fault_.store(result, std::memory_order_release);
+}
+
+void CudaContext::PassAssertions() {
+  for (CudaGroup* group : {&ordinary, urgent.get()}) {
+    if (group == nullptr) continue;
+    group->Enter();
+    const CUresult now = api.cuStreamQuery(nullptr);
+    // The driver writes the text in a call that waits. In a context with an error no call does.
+    if (now != CUDA_SUCCESS && now != CUDA_ERROR_NOT_READY) api.cuCtxSynchronize();
+  }
+  const std::string text = DriverOutput::Get().TakeAssertions();
+  for (CudaAddressSpace* space : spaces_) {
+    if (space->suspect() && space->output() != nullptr && !text.empty())
+      space->output()->PrintError(text);
+  }
 }
 
 absl::Status CudaContext::health() const {

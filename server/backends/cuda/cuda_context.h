@@ -62,6 +62,8 @@ class CudaContext {
 
  private:
   void OnFault(CUresult result, const char* call);
+  // Gives the text of failed assertions to the sessions that may have caused it.
+  void PassAssertions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // The first error that ended the context. Release: publishes the members below and the suspicion
   // of the spaces to every thread that sees the error.

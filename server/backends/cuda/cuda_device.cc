@@ -16,6 +16,7 @@
 #include "server/backends/cuda/cuda_properties.h"
 #include "server/backends/cuda/other_sharing.h"
 #include "server/backends/cuda/preemption.h"
+#include "server/backends/cuda/printing_launches.h"
 #include "server/backends/cuda/time_slices.h"
 
 namespace detshare::cuda {
@@ -264,12 +265,15 @@ absl::StatusOr<std::shared_ptr<PhysicalMemory>> CudaDevice::CreatePhysicalMemory
 
 absl::StatusOr<std::unique_ptr<Library>> CudaDevice::LoadLibrary(
     AddressSpace& space, absl::Span<const std::byte> image,
-    absl::Span<const JitOptionValue> options, CompileLogs& logs,
-    std::function<void(std::string_view)> print, const PlaceManaged& place) {
+    absl::Span<const JitOptionValue> options, CompileLogs& logs, const PlaceManaged& place) {
   const int sm = properties_.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] * 10 +
                  properties_.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
   return CudaLibrary::Load(*context_, *reclaimer_, static_cast<CudaAddressSpace&>(space), image,
-                           options, sm, logs, std::move(print), place);
+                           options, sm, logs, place);
+}
+
+void CudaDevice::FlushOutput(AddressSpace& space) {
+  PrintingLaunches::Get().Flush(space.shared_output());
 }
 
 absl::StatusOr<std::string> CudaDevice::Link(absl::Span<const LinkInputImage> inputs,

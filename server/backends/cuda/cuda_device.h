@@ -46,8 +46,8 @@ class CudaDevice final : public Device {
                                                        absl::Span<const std::byte> image,
                                                        absl::Span<const JitOptionValue> options,
                                                        CompileLogs& logs,
-                                                       std::function<void(std::string_view)> print,
                                                        const PlaceManaged& place) override;
+  void FlushOutput(AddressSpace& space) override;
   absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                    absl::Span<const JitOptionValue> options,
                                    CompileLogs& logs) override;

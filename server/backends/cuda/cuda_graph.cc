@@ -46,10 +46,6 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
   std::unique_ptr<CudaGraph> graph(new CudaGraph(context, reclaimer, space, place));
   graph->removals_seen_ = space.removals();
   DETSHARE_RETURN_IF_ERROR(graph->Build(description, refused));
-  if (graph->print_ != nullptr && graph->waits()) {
-    // Other sessions that print would have to wait until this graph's waits end.
-    return CudaError(kCudaErrorNotSupported, "a graph with waits cannot have kernels that print");
-  }
   // The driver drains the context to enlarge local memory (see CudaQueue::Launch).
   const auto instantiate = [&] {
     return graph->Instantiate(description.use_node_priority, refused);
@@ -184,7 +180,6 @@ absl::Status CudaGraph::BuildBody(const GraphDescription& description, uint32_t 
       if (!status.ok()) return status;
     }
     if (TakesValue(node.what)) valued_.push_back(index);
-    waits_for_host_ |= std::holds_alternative<WaitStep>(node.what.step);
     const auto* conditional = std::get_if<ConditionalStep>(&node.what.step);
     if (conditional == nullptr) continue;
     const CUgraph* inner = params.all().front().conditional.phGraph_out;
@@ -213,7 +208,7 @@ absl::Status CudaGraph::SetAttributes(CUgraphNode node, const LaunchShape& shape
 
 void CudaGraph::NoteNeeds() {
   local_bytes_ = 0;
-  print_ = nullptr;
+  prints_ = false;
   memory_waits_.clear();
   recorded_.clear();
   awaited_.clear();
@@ -221,7 +216,7 @@ void CudaGraph::NoteNeeds() {
     if (const auto* kernel = std::get_if<KernelStep>(&node.what.step)) {
       const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
       local_bytes_ = std::max(local_bytes_, own.local_bytes());
-      if (own.print() != nullptr) print_ = own.print();
+      prints_ |= own.prints();
     } else if (const auto* memory = std::get_if<MemoryOpsStep>(&node.what.step)) {
       for (const MemoryOp& operation : memory->operations) {
         if (operation.is_wait()) memory_waits_.push_back(operation);
@@ -273,9 +268,6 @@ absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
     const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
     if (!SameAttributes(*kernel, std::get<KernelStep>(node.what.step))) {
       return CannotChange("the attributes of a kernel's launch");
-    }
-    if (own.print() != nullptr && print_ == nullptr && waits()) {
-      return CannotChange("a kernel that prints, in a graph that waits");
     }
     DETSHARE_RETURN_IF_ERROR(CheckKernel(*kernel));
     DETSHARE_RETURN_IF_ERROR(

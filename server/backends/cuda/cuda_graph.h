@@ -56,8 +56,7 @@ class CudaGraph final : public Graph {
   CUgraphExec executable() const { return executable_; }
   // The largest local memory that a thread of its kernels needs, in bytes.
   uint32_t local_bytes() const { return local_bytes_; }
-  // Receives the text that its kernels print; null if none can print.
-  const std::function<void(std::string_view)>* print() const { return print_; }
+  bool prints() const { return prints_; }  // a kernel may
   // The waits on memory in one launch.
   const std::vector<MemoryOp>& memory_waits() const { return memory_waits_; }
   // Lets the stream wait for the awaited events that were recorded in the other group. The nodes of
@@ -66,7 +65,6 @@ class CudaGraph final : public Graph {
   // Returns whether a launch waits for its client or for memory.
   // Whether it has conditional nodes.
   bool conditional() const { return home_ != nullptr; }
-  bool waits() const { return waits_for_host_ || !memory_waits_.empty(); }
 
  private:
   struct Node {
@@ -109,11 +107,10 @@ class CudaGraph final : public Graph {
   std::vector<uint32_t> valued_;           // signals and waits of the root
   uint64_t removals_seen_ = 0;  // the space's count of removals when memory was last checked
   uint32_t local_bytes_ = 0;
-  const std::function<void(std::string_view)>* print_ = nullptr;
+  bool prints_ = false;
   std::vector<MemoryOp> memory_waits_;
   std::vector<CudaMarker*> recorded_;  // markers that a launch records
   std::vector<CudaMarker*> awaited_;   // markers for which a launch waits
-  bool waits_for_host_ = false;
 };
 
 }  // namespace detshare::cuda

@@ -46,10 +46,11 @@ CUlaunchConfig ConfigOf(const LaunchShape& shape, CUlaunchAttribute* cluster) {
 
 // ---- kernels
 
-absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(
-    CudaContext& context, CudaAddressSpace& space, CUkernel handle, std::string name,
-    const std::function<void(std::string_view)>* print, bool bound) {
-  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, handle, print, bound));
+absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(CudaContext& context,
+                                                               CudaAddressSpace& space,
+                                                               CUkernel handle, std::string name,
+                                                               bool prints, bool bound) {
+  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, handle, prints, bound));
   kernel->info_.name = std::move(name);
   DETSHARE_RETURN_IF_ERROR(kernel->UploadTo(context.GroupOf(space), space));
   DETSHARE_RETURN_IF_ERROR(kernel->ReadInfo());
@@ -174,7 +175,7 @@ absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
 absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
     CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
     absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
-    CompileLogs& logs, std::function<void(std::string_view)> print, const PlaceManaged& place) {
+    CompileLogs& logs, const PlaceManaged& place) {
   context.Enter();
   std::span<const std::byte> bytes(image.data(), image.size());
   PrintingScan printing;
@@ -257,9 +258,9 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
     return CudaError(CudaResultOf(status),
                      absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
   }
-  return std::unique_ptr<CudaLibrary>(new CudaLibrary(
-      context, reclaimer, space, handle, read ? printing.kernels() : PrintingKernels::All(),
-      bound || !read, std::move(print)));
+  return std::unique_ptr<CudaLibrary>(
+      new CudaLibrary(context, reclaimer, space, handle,
+                      read ? printing.kernels() : PrintingKernels::All(), bound || !read));
 }
 
 CudaLibrary::~CudaLibrary() {
@@ -306,8 +307,7 @@ absl::StatusOr<Kernel*> CudaLibrary::GetKernel(std::string_view name) {
   if (!status.ok()) return status;
   DETSHARE_ASSIGN_OR_RETURN(
       std::unique_ptr<CudaKernel> kernel,
-      CudaKernel::Create(context_, space_, handle, terminated,
-                         printing_.Contains(name) ? &print_ : nullptr, bound_));
+      CudaKernel::Create(context_, space_, handle, terminated, printing_.Contains(name), bound_));
   return kernels_.emplace(terminated, std::move(kernel)).first->second.get();
 }
 

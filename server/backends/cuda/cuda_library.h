@@ -21,11 +21,12 @@ namespace detshare::cuda {
 class CudaKernel final : public Kernel {
  public:
   // Uploads the code, as any query about the kernel would do, and therefore waits for an idle
-  // moment of the device. `print` is null unless the kernel may print. `bound` as in
+  // moment of the device. `prints`: the kernel may print. `bound` as in
   // Kernel::bound_to_group().
-  static absl::StatusOr<std::unique_ptr<CudaKernel>> Create(
-      CudaContext& context, CudaAddressSpace& space, CUkernel kernel, std::string name,
-      const std::function<void(std::string_view)>* print, bool bound);
+  static absl::StatusOr<std::unique_ptr<CudaKernel>> Create(CudaContext& context,
+                                                            CudaAddressSpace& space,
+                                                            CUkernel kernel, std::string name,
+                                                            bool prints, bool bound);
 
   const KernelInfo& info() const override { return info_; }
   bool bound_to_group() const override { return bound_; }
@@ -45,12 +46,11 @@ class CudaKernel final : public Kernel {
   CUkernel handle() const { return kernel_; }
   // The bytes of the context's local memory that each of its threads needs.
   uint32_t local_bytes() const { return info_.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES]; }
-  const std::function<void(std::string_view)>* print() const { return print_; }
+  bool prints() const { return prints_; }  // it may
 
  private:
-  CudaKernel(CudaContext& context, CUkernel kernel,
-             const std::function<void(std::string_view)>* print, bool bound)
-      : context_(context), kernel_(kernel), print_(print), bound_(bound) {}
+  CudaKernel(CudaContext& context, CUkernel kernel, bool prints, bool bound)
+      : context_(context), kernel_(kernel), prints_(prints), bound_(bound) {}
 
   absl::Status ReadInfo();
   // A group to which the code is uploaded.
@@ -60,7 +60,7 @@ class CudaKernel final : public Kernel {
 
   CudaContext& context_;
   const CUkernel kernel_;
-  const std::function<void(std::string_view)>* const print_;
+  const bool prints_;
   const bool bound_;
   std::array<CUfunction, 2> functions_{};  // of the ordinary and of the urgent group
   // The attributes that were set, which the function of a further group gets as well.
@@ -73,7 +73,7 @@ class CudaLibrary final : public Library {
   static absl::StatusOr<std::unique_ptr<CudaLibrary>> Load(
       CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
       absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
-      CompileLogs& logs, std::function<void(std::string_view)> print, const PlaceManaged& place);
+      CompileLogs& logs, const PlaceManaged& place);
   // Leaves unloading to the deferred reclaimer, because it waits for all work on the device.
   ~CudaLibrary() override;
 
@@ -83,15 +83,13 @@ class CudaLibrary final : public Library {
 
  private:
   CudaLibrary(CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
-              CUlibrary library, PrintingKernels printing, bool bound,
-              std::function<void(std::string_view)> print)
+              CUlibrary library, PrintingKernels printing, bool bound)
       : context_(context),
         reclaimer_(reclaimer),
         space_(space),
         library_(library),
         printing_(std::move(printing)),
-        bound_(bound),
-        print_(std::move(print)) {}
+        bound_(bound) {}
 
   CudaContext& context_;
   DeferredReclaimer& reclaimer_;
@@ -99,7 +97,6 @@ class CudaLibrary final : public Library {
   const CUlibrary library_;
   const PrintingKernels printing_;
   const bool bound_;  // its kernels are bound to a group
-  const std::function<void(std::string_view)> print_;
 
   Mutex mutex_;
   std::map<std::string, std::unique_ptr<CudaKernel>, std::less<>> kernels_ ABSL_GUARDED_BY(mutex_);

@@ -14,7 +14,6 @@
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/launch_attributes.h"
 #include "server/backends/cuda/memory_op_params.h"
-#include "server/backends/cuda/print_capture.h"
 
 namespace detshare::cuda {
 namespace {
@@ -121,22 +120,23 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
     DETSHARE_RETURN_IF_ERROR(own.UploadTo(group_, static_cast<CudaAddressSpace&>(space)));
   // If a kernel needs more local memory than any before, the driver enlarges the context's local
   // memory, which drains the context. A kernel that prints does not take this path, because its
-  // launch waits for the kernel, and the call in an idle moment must not wait.
-  if (own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) &&
-      own.print() == nullptr) [[unlikely]] {
+  // launch may wait for other kernels, and the call in an idle moment must not wait.
+  if (own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) && !own.prints())
+      [[unlikely]] {
     return group_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
       // No other thread launches at this time. Relaxed: a thread that does not see the new value
       // also comes here.
       group_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
       const Submission submission(*this, space, Submission::kInIdleWindow);
-      return LaunchNow(own, shape, parameters);
+      return LaunchNow(static_cast<CudaAddressSpace&>(space), own, shape, parameters);
     });
   }
-  const Submission submission(*this, space);
-  return LaunchNow(own, shape, parameters);
+  Submission submission(*this, space);
+  return LaunchNow(submission.space(), own, shape, parameters);
 }
 
-absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
+absl::Status CudaQueue::LaunchNow(CudaAddressSpace& space, CudaKernel& kernel,
+                                  const LaunchShape& shape,
                                   absl::Span<const std::byte> parameters) {
   LaunchAttributes attributes(shape);
   CUlaunchConfig config{};
@@ -155,7 +155,7 @@ absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
   void* buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
                     CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
   void** extra = parameter_bytes == 0 ? nullptr : buffer;
-  return Printing(kernel.print(), [&] {
+  return Printing(kernel.prints(), space, [&] {
     CUresult result =
         context_.api.cuLaunchKernelEx(&config, kernel.function(group_), nullptr, extra);
     // A device may not know a hint; the kernel is launched without it.
@@ -167,30 +167,19 @@ absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
   });
 }
 
-absl::Status CudaQueue::Printing(const std::function<void(std::string_view)>* print,
+absl::Status CudaQueue::Printing(bool prints, CudaAddressSpace& space,
                                  absl::FunctionRef<absl::Status()> launch) {
-  if (print == nullptr) return launch();
-  // The stream may have to wait for long. This waits for it before the lock of PrintCapture delays
-  // other sessions that print.
-  absl::Status status =
-      context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize");
-  if (!status.ok()) return status;
-  const std::string text = PrintCapture::Get().During([&] {
-    status = launch();
-    if (!status.ok()) return;
-    context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize")
-        .IgnoreError();
-  });
-  if (!text.empty()) (*print)(text);
-  return status;
+  if (!prints) return launch();
+  if (printing_ == nullptr) printing_ = std::make_shared<PrintingLaunches::Latest>(group_);
+  return PrintingLaunches::Get().Launch(printing_, state_->stream, space.shared_output(), launch);
 }
 
 absl::Status CudaQueue::LaunchGraph(AddressSpace& space, Graph& graph,
                                     absl::Span<const uint64_t> values) {
   auto& own = static_cast<CudaGraph&>(graph);
   // As in Launch().
-  if (own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) &&
-      own.print() == nullptr) [[unlikely]] {
+  if (own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) && !own.prints())
+      [[unlikely]] {
     return group_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
       group_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
       Submission submission(*this, space, Submission::kInIdleWindow);
@@ -209,13 +198,13 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
   const auto launch = [&] {
     return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
   };
-  if (!graph.memory_waits().empty()) {
-    return context_.Check(space.memory_waits().Submit(state_->stream, graph.memory_waits(), launch),
-                          "cuGraphLaunch");
-  }
-  return Printing(graph.print(), [&] {
-    return context_.Check(graph.conditional() ? LaunchBehindOthers(launch) : launch(),
-                          "cuGraphLaunch");
+  return Printing(graph.prints(), space, [&] {
+    const CUresult result =
+        !graph.memory_waits().empty()
+            ? space.memory_waits().Submit(state_->stream, graph.memory_waits(), launch)
+        : graph.conditional() ? LaunchBehindOthers(launch)
+                              : launch();
+    return context_.Check(result, "cuGraphLaunch");
   });
 }
 

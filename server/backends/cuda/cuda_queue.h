@@ -13,6 +13,7 @@
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/group_clock.h"
+#include "server/backends/cuda/printing_launches.h"
 
 namespace detshare::cuda {
 
@@ -84,11 +85,10 @@ class CudaQueue final : public Queue {
                               absl::Span<const uint64_t> values);
   // Calls `launch`, which launches a graph with conditional nodes.
   CUresult LaunchBehindOthers(absl::FunctionRef<CUresult()> launch);
-  // Calls `launch`. If `print` is not null, no other launch that prints runs meanwhile, and `print`
-  // gets the text.
-  absl::Status Printing(const std::function<void(std::string_view)>* print,
+  // Calls `launch`. If its kernels print, their text goes to the space's output.
+  absl::Status Printing(bool prints, CudaAddressSpace& space,
                         absl::FunctionRef<absl::Status()> launch);
-  absl::Status LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
+  absl::Status LaunchNow(CudaAddressSpace& space, CudaKernel& kernel, const LaunchShape& shape,
                          absl::Span<const std::byte> parameters);
   absl::Status CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
                         DeviceAddress source, bool inline_source, uint64_t bytes);
@@ -103,6 +103,7 @@ class CudaQueue final : public Queue {
   CudaGroup& group_;
   DeferredReclaimer& reclaimer_;
   const std::shared_ptr<StreamState> state_;
+  std::shared_ptr<PrintingLaunches::Latest> printing_;  // null: no kernel has printed
 };
 
 // A green context. Its partition keeps it, and so does everything that was made for it.

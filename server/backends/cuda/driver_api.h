@@ -78,6 +78,8 @@ namespace detshare::cuda {
   X(cuEventDestroy, 4000)                                       \
   X(cuEventRecord, 2000)                                        \
   X(cuEventQuery, 2000)                                         \
+  X(cuEventSynchronize, 2000)                                   \
+  X(cuCtxSynchronize, 2000)                                     \
   X(cuEventElapsedTime, 2000)                                   \
   X(cuLaunchKernelEx, 11060)                                    \
   X(cuLibraryLoadData, 12000)                                   \

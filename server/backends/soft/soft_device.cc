@@ -236,9 +236,8 @@ class SoftDevice final : public Device {
                                                        absl::Span<const std::byte> image,
                                                        absl::Span<const JitOptionValue> options,
                                                        CompileLogs& logs,
-                                                       std::function<void(std::string_view)> print,
                                                        const PlaceManaged& place) override {
-    absl::StatusOr<std::unique_ptr<Library>> library = Load(space, image, std::move(print), place);
+    absl::StatusOr<std::unique_ptr<Library>> library = Load(space, image, place);
     if (!library.ok()) Explain("an image does not load: ", library.status(), logs);
     return library;
   }
@@ -320,15 +319,15 @@ class SoftDevice final : public Device {
  private:
   absl::StatusOr<std::unique_ptr<Library>> Load(AddressSpace& space,
                                                 absl::Span<const std::byte> image,
-                                                std::function<void(std::string_view)> print,
                                                 const PlaceManaged& place) {
     const uint32_t sm = SmVersionOf(core_.properties);
     absl::StatusOr<std::vector<std::string>> texts = PtxOfImage(image, sm);
     if (!texts.ok()) return texts.status();
     absl::StatusOr<std::unique_ptr<ptx::Module>> module = CompilePtx(*texts, sm);
     if (!module.ok()) return module.status();
-    absl::StatusOr<std::shared_ptr<LoadedModule>> loaded = LoadedModule::Create(
-        StateOf(space), *std::move(module), RegistersOfImage(image, sm), std::move(print), place);
+    absl::StatusOr<std::shared_ptr<LoadedModule>> loaded =
+        LoadedModule::Create(StateOf(space), *std::move(module), RegistersOfImage(image, sm),
+                             space.shared_output(), place);
     if (!loaded.ok()) return loaded.status();
     return std::make_unique<SoftLibrary>(core_.properties, *std::move(loaded));
   }

@@ -18,7 +18,7 @@ constexpr uint64_t kMaxText = 64 << 20;
 constexpr uint64_t kMaxTurns = 8;
 
 // The text to which the unit that this thread runs prints.
-thread_local std::string* current_text = nullptr;
+thread_local UnitText* current_text = nullptr;
 
 int ResultOf(ptx::FaultKind kind) {
   constexpr int kLaunchTimeout = 702;
@@ -209,9 +209,15 @@ bool GridJob::Finish(Chunk* chunk) {
 
 void GridJob::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
   if (!texts_.empty()) {
-    std::string all;
-    for (auto& [unit, text] : texts_) all += text;
-    if (request_.module->print) request_.module->print(all);
+    UnitText all;
+    for (const auto& [unit, text] : texts_) {
+      all.printed += text.printed;
+      all.failed_assertions += text.failed_assertions;
+    }
+    if (KernelOutput* const output = request_.module->output.get(); output != nullptr) {
+      if (!all.printed.empty()) output->Print(all.printed);
+      if (!all.failed_assertions.empty()) output->PrintError(all.failed_assertions);
+    }
   }
   if (text_bytes_.load(std::memory_order_relaxed) > kMaxText) {
     request_.log(
@@ -233,11 +239,15 @@ void GridJob::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
   }
 }
 
-void GridJob::Print(std::string_view text) {
+void GridJob::Print(std::string_view text) { Append(&UnitText::printed, text); }
+
+void GridJob::PrintError(std::string_view text) { Append(&UnitText::failed_assertions, text); }
+
+void GridJob::Append(std::string UnitText::*text, std::string_view more) {
   if (current_text == nullptr) return;
-  if (text_bytes_.fetch_add(text.size(), std::memory_order_relaxed) + text.size() > kMaxText)
+  if (text_bytes_.fetch_add(more.size(), std::memory_order_relaxed) + more.size() > kMaxText)
     return;
-  current_text->append(text);
+  (current_text->*text).append(more);
 }
 
 void GridJob::KeepFault(uint64_t unit, const ptx::Fault& fault) {

@@ -22,6 +22,12 @@ namespace detshare::soft {
 
 struct LoadedModule;
 
+// What one unit has printed.
+struct UnitText {
+  std::string printed, failed_assertions;
+  bool empty() const { return printed.empty() && failed_assertions.empty(); }
+};
+
 struct GridRequest {
   std::shared_ptr<SpaceState> space;
   std::shared_ptr<LoadedModule> module;
@@ -63,15 +69,18 @@ class GridJob final : public Job, private ptx::OutputSink {
     uint64_t turns = 0;              // of `unit`
     uint64_t unit_instructions = 0;  // of `unit` so far
     std::vector<uint32_t> sms;
-    std::string text;  // printed by `unit`
+    UnitText text;  // of `unit`
     // The units that ended in this turn:
     uint64_t done_units = 0, done_instructions = 0;
     Picoseconds done_sum = 0;
-    std::vector<std::pair<uint64_t, std::string>> done_texts;
+    std::vector<std::pair<uint64_t, UnitText>> done_texts;
   };
 
   explicit GridJob(GridRequest request);
   void Print(std::string_view text) override;
+  void PrintError(std::string_view text) override;
+  // Appends to a text of the unit that this thread runs, within the kernel's limit.
+  void Append(std::string UnitText::*text, std::string_view more);
   void TakeTurn(Runner& runner);
   void Begin(Runner& runner);
   void KeepFault(uint64_t unit, const ptx::Fault& fault);
@@ -95,7 +104,7 @@ class GridJob final : public Job, private ptx::OutputSink {
   uint64_t in_flight_ = 0;
   uint64_t done_units_ = 0, done_instructions_ = 0;
   Picoseconds sum_ = 0;
-  std::map<uint64_t, std::string> texts_;
+  std::map<uint64_t, UnitText> texts_;
   std::deque<std::unique_ptr<Runner>> ready_;
   std::vector<std::unique_ptr<Runner>> idle_;
 

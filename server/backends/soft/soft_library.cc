@@ -44,13 +44,13 @@ int EstimateRegisters(const ptx::KernelInfo& kernel, const DeviceProperties& dev
 
 absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
     std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
-    std::map<std::string, uint32_t> registers, std::function<void(std::string_view)> print,
+    std::map<std::string, uint32_t> registers, std::shared_ptr<KernelOutput> output,
     const PlaceManaged& place) {
   auto loaded = std::make_shared<LoadedModule>();
   loaded->space = std::move(space);
   loaded->module = std::move(module);
   loaded->registers = std::move(registers);
-  loaded->print = std::move(print);
+  loaded->output = std::move(output);
   const std::vector<ptx::GlobalInfo>& globals = loaded->module->globals();
   loaded->addresses.resize(globals.size());
   std::vector<ManagedVariable> managed;

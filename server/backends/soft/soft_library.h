@@ -22,7 +22,7 @@ struct LoadedModule {
   // addresses of managed variables. `registers` are those that kernels are known to use.
   static absl::StatusOr<std::shared_ptr<LoadedModule>> Create(
       std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
-      std::map<std::string, uint32_t> registers, std::function<void(std::string_view)> print,
+      std::map<std::string, uint32_t> registers, std::shared_ptr<KernelOutput> output,
       const PlaceManaged& place);
   LoadedModule() = default;
   ~LoadedModule();
@@ -34,7 +34,7 @@ struct LoadedModule {
   std::unique_ptr<ptx::Executable> executable;
   std::map<std::string, uint32_t> registers;  // per thread, by the kernel's name, where known
   std::vector<uint64_t> addresses;            // of module->globals(); 0: not allocated
-  std::function<void(std::string_view)> print;
+  std::shared_ptr<KernelOutput> output;       // may be null
 };
 
 // Any thread.

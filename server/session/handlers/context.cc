@@ -59,6 +59,10 @@ void cuCtxDestroy_v2(Session& session, const wire::cuCtxDestroy_v2& args, Payloa
 }
 
 void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payload, Reply& reply) {
+  if ((args.flags & wire::kFlushOutput) != 0) {
+    for (SessionDevice& device : session.devices()) device.device->FlushOutput(*device.space);
+    return reply.Send(absl::OkStatus());
+  }
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
   Fence* fence = nullptr;
   if (!session.FindFence(args.signal.index, &fence)) {

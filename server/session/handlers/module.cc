@@ -9,7 +9,6 @@
 #include "policy/status_macros.h"
 #include "proto/wire/library.h"
 #include "server/backends/images/variable_bytes.h"
-#include "server/session/client_printer.h"
 #include "server/session/code_table.h"
 #include "server/session/handlers/common.h"
 #include "server/session/handlers/extent.h"
@@ -156,7 +155,7 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   absl::StatusOr<std::unique_ptr<Library>> library = device.device->LoadLibrary(
       *device.space,
       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()), options,
-      logs, [&printer = session.printer()](std::string_view text) { printer.Print(text); }, place);
+      logs, place);
   CutLogs(logs);
 
   wire::cuLibraryLoadData_Reply body{};

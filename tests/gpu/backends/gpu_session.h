@@ -17,6 +17,7 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_backend.h"
+#include "tests/server/text_output.h"
 
 namespace detshare {
 
@@ -149,13 +150,14 @@ struct Session {
   uint64_t host_bytes;
   std::atomic<uint64_t>* fence = nullptr;  // in the last page of `host`
   uint64_t last_value = 0;
-  std::string printed;
+  const std::shared_ptr<TextOutput> output = std::make_shared<TextOutput>();
 
   explicit Session(Device& device, uint64_t host_bytes = 40 * kMiB, int slot = 0)
       : device(device), host_bytes(host_bytes) {
     auto made = device.CreateAddressSpace(kBase + (uint64_t(slot) << 40), 1ull << 40);
     REQUIRE_OK(made.status());
     space = *std::move(made);
+    space->set_output(output);
     queue = *device.whole().CreateQueue(0);
     void* memory =
         mmap(nullptr, host_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -195,7 +197,7 @@ struct Session {
     logs.error_limit = 4096;
     auto library = device.LoadLibrary(
         *space, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()),
-        {}, logs, [this](std::string_view text) { printed += text; }, nullptr);
+        {}, logs, nullptr);
     INFO(logs.error);
     REQUIRE_OK(library.status());
     return *std::move(library);

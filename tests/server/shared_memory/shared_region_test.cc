@@ -162,12 +162,17 @@ TEST_CASE("Text goes around its ring, and what does not fit is refused") {
   const std::string text(3000, 'a');
   CHECK((*region)->Print(text));
   CHECK_FALSE((*region)->Print(text));
-  CHECK(header.output_tail.load() == 3000);
-  header.output_head.store(3000);
-  CHECK((*region)->Print(text));
+  CHECK(header.output_tail.load() == 3004);
+  header.output_head.store(3004);
   const char* ring = reinterpret_cast<const char*>(&header) + header.output_offset;
+  CHECK(std::memcmp(ring, "\xb8\x0b\0\0aa", 6) == 0);
+  CHECK((*region)->Print(text, kTextIsError));
+  CHECK(std::memcmp(ring + 3004,
+                    "\xb8\x0b\0\x80"
+                    "aa",
+                    6) == 0);
   CHECK(ring[4095] == 'a');
-  CHECK(header.output_tail.load() == 6000);
+  CHECK(header.output_tail.load() == 6008);
   // A client that claims to have read text which was never written gets nothing more.
   header.output_head.store(UINT64_MAX / 2);
   CHECK_FALSE((*region)->Print("b"));
@@ -298,19 +303,27 @@ TEST_CASE("Text may end exactly at the end of its ring, and may fill the ring") 
   REQUIRE(region.ok());
   SessionHeader& header = *(*region)->header();
   const char* ring = reinterpret_cast<const char*>(&header) + header.output_offset;
-  CHECK((*region)->Print(std::string(4096, 'a')));
-  CHECK_FALSE((*region)->Print("b"));
+  CHECK_FALSE((*region)->Print(std::string(4093, 'a')));
+  CHECK((*region)->Print(std::string(4092, 'a')));
+  CHECK_FALSE((*region)->Print(""));
   CHECK(ring[4095] == 'a');
   header.output_head.store(4096);
-  CHECK((*region)->Print(std::string(4000, 'c')));
+  CHECK((*region)->Print(std::string(3996, 'c')));
   header.output_head.store(8096);
-  CHECK((*region)->Print(std::string(96, 'd') + std::string(4, 'e')));
+  CHECK((*region)->Print(std::string(92, 'd') + std::string(4, 'e')));
   CHECK(ring[3999] == 'c');
-  CHECK(ring[4000] == 'd');
+  CHECK(ring[4004] == 'd');
   CHECK(ring[4095] == 'd');
   CHECK(ring[0] == 'e');
   CHECK(ring[3] == 'e');
   CHECK(ring[4] == 'c');
+  // The length of a piece may go around the end, too.
+  header.output_head.store(8196);
+  CHECK((*region)->Print(std::string(4086, 'f')));
+  header.output_head.store(12286);
+  CHECK((*region)->Print("gg"));
+  CHECK(std::memcmp(ring + 4094, "\2", 2) == 0);
+  CHECK(std::memcmp(ring, "\0\0gg", 4) == 0);
 }
 
 TEST_CASE("At the session's end all fences are reached") {

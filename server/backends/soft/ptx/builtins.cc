@@ -45,7 +45,7 @@ void AssertFail(Context& c, const Instr& in, const CallSite& call, uint32_t mask
         function + ": block: " + triple(block[0], block[1], block[2]) + ", thread: " +
         triple(thread % dims[0], thread / dims[0] % dims[1], thread / dims[0] / dims[1]) +
         " Assertion `" + message + "` failed.\n";
-    if (output != nullptr) output->Print(text);
+    if (output != nullptr) output->PrintError(text);
   });
   RaiseFault(c, in, FaultKind::kAssert, 0, FirstLane(mask));
 }

@@ -29,12 +29,13 @@ class MemoryGuard {
   virtual bool Find(uint64_t address, MemoryRange* range) const = 0;
 };
 
-// Receives what kernels print: the formatted text of device printf, and assertion messages. Each
-// call has the whole text of one thread and statement. Within a block the order is deterministic.
+// Receives what kernels print. Each call has the whole text of one thread and statement. Within a
+// block the order is deterministic.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
-  virtual void Print(std::string_view text) = 0;
+  virtual void Print(std::string_view text) = 0;       // the formatted text of device printf
+  virtual void PrintError(std::string_view text) = 0;  // of an assertion that failed
 };
 
 // The device-side malloc()/free() heap.

@@ -1,6 +1,7 @@
 // Kernels for the tests of the software GPU. They have C names, so that the tests find them.
 #include <cooperative_groups.h>
 
+#include <cassert>
 #include <cstdio>
 
 namespace cg = cooperative_groups;
@@ -33,6 +34,8 @@ __global__ void PrintAndTrap() {
   printf("before\n");
   __trap();
 }
+
+__global__ void FailAssertion() { assert(blockDim.x == 2); }
 
 __global__ void WaitForFlag(volatile int* flag) {
   while (*flag == 0) {

@@ -16,6 +16,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/soft/soft_device.h"
 #include "tests/server/backends/soft/test_addresses.h"
+#include "tests/server/text_output.h"
 #include "tests/test_file.h"
 
 namespace detshare::soft {
@@ -97,29 +98,21 @@ class TestSession {
         queue_(Require((partition ? *partition : device->whole()).CreateQueue(0))),
         next_(space_->base()) {
     static const std::string image = ReadTestFile("kernels.fatbin");
+    space_->set_output(output_);
     library_ = Load(image);
   }
   ~TestSession() { space_->Abandon(); }
 
   std::unique_ptr<Library> Load(const std::string& image) {
     CompileLogs logs;
-    return Require(device_->LoadLibrary(
-        *space_, BytesOf(image), {}, logs,
-        [this](std::string_view text) {
-          const std::lock_guard lock(mutex_);
-          printed_.append(text);
-        },
-        nullptr));
+    return Require(device_->LoadLibrary(*space_, BytesOf(image), {}, logs, nullptr));
   }
 
   AddressSpace& space() { return *space_; }
   Queue& queue() { return *queue_; }
   Library& library() { return *library_; }
   Kernel& kernel(std::string_view name) { return *Require(library_->GetKernel(name)); }
-  std::string printed() {
-    const std::lock_guard lock(mutex_);
-    return printed_;
-  }
+  TextOutput& output() { return *output_; }
 
   // Allocates zeroed device memory for `count` values. The tests access it directly.
   template <typename T>
@@ -148,8 +141,7 @@ class TestSession {
 
  private:
   TestDevice& device_;
-  std::mutex mutex_;
-  std::string printed_;
+  const std::shared_ptr<TextOutput> output_ = std::make_shared<TextOutput>();
   std::atomic<uint64_t> fence_{0};
   uint64_t fences_ = 0;
   std::unique_ptr<AddressSpace> space_;

@@ -433,7 +433,7 @@ TEST_CASE("printed text arrives in the order of blocks and kernels, before the f
       }
     }
     Require(session.Finish());
-    REQUIRE(session.printed() == expected);
+    REQUIRE(session.output().printed() == expected);
   }
 }
 
@@ -442,7 +442,18 @@ TEST_CASE("text that a kernel printed before its fault arrives before the fault 
   TestSession session(device, 0);
   Require(session.Launch("PrintAndTrap", {1}, {1}));
   CHECK(CudaResultOf(session.Finish()) == kCudaErrorLaunchFailed);
-  CHECK(session.printed() == "before\n");
+  CHECK(session.output().printed() == "before\n");
+}
+
+TEST_CASE("the text of an assertion is for standard error") {
+  TestDevice device;
+  TestSession session(device, 0);
+  Require(session.Launch("Print", {1}, {1}));
+  Require(session.Launch("FailAssertion", {1}, {1}));
+  CHECK(CudaResultOf(session.Finish()) == kCudaErrorAssert);
+  CHECK(session.output().printed() == "block 0 thread 0\n");
+  CHECK(session.output().errors().find("Assertion `blockDim.x == 2` failed.\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("a launch whose stacks do not fit into memory is refused") {

@@ -27,7 +27,7 @@ class Loaded {
   absl::Status Load(const std::string& image) {
     logs_.error_limit = 1000;
     absl::StatusOr<std::unique_ptr<Library>> library =
-        device_->LoadLibrary(session_.space(), BytesOf(image), {}, logs_, nullptr, nullptr);
+        device_->LoadLibrary(session_.space(), BytesOf(image), {}, logs_, nullptr);
     if (library.ok()) library_ = *std::move(library);
     return library.status();
   }
@@ -249,7 +249,7 @@ TEST_CASE("a module that does not load leaves nothing behind") {
   const std::string text =
       std::string(kHeader) +
       ".visible .global .b8 small[100];\n.visible .global .b8 large[1073741824];\n";
-  CHECK_FALSE(device->LoadLibrary(session.space(), BytesOf(text), {}, logs, nullptr, nullptr).ok());
+  CHECK_FALSE(device->LoadLibrary(session.space(), BytesOf(text), {}, logs, nullptr).ok());
   CHECK(device->memory().free == free);
   {
     const auto library = session.Load(std::string(kHeader) + ".visible .global .b8 small[100];\n");
@@ -272,8 +272,7 @@ TEST_CASE("damaged images never do more than fail to load") {
     if (random() % 4 == 0) image.resize(random() % image.size());
     CompileLogs logs;
     logs.error_limit = 100;
-    const auto library =
-        device->LoadLibrary(session.space(), BytesOf(image), {}, logs, nullptr, nullptr);
+    const auto library = device->LoadLibrary(session.space(), BytesOf(image), {}, logs, nullptr);
     if (library.ok()) continue;
     REQUIRE(CudaResultOf(library.status()) != kCudaErrorUnknown);
     REQUIRE_FALSE(logs.error.empty());

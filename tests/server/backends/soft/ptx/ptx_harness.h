@@ -23,6 +23,7 @@ class Memory : public MemoryGuard, public DeviceHeap, public OutputSink {
   uint64_t Allocate(uint64_t bytes) override;
   bool Free(uint64_t address) override;
   void Print(std::string_view text) override;
+  void PrintError(std::string_view text) override { Print(text); }
 
   template <class T>
   T* New(size_t count) {
