@@ -17,7 +17,7 @@
 #include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
-#include "server/base/thread_slice.h"
+#include "server/base/thread_priority.h"
 #include "server/session/code_table.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -37,10 +37,14 @@ using std::chrono::seconds;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kBatch = 64;  // records read before the worker checks its other duties
-// The spin time while the client waits for each result. The client's pauses are short, and waking a
-// sleeping thread can take longer than the requested work. A spin of 20 ms would be too short: when
+// The spin time while the client waits for each result, unless all CPUs are busy. The client's pauses
+// are short, and waking a sleeping thread can take longer than the requested work. A spin of 20 ms would be too short: when
 // pauses are exponential with a mean of 5 ms, 2 % of them are longer and would determine the p99.
 constexpr milliseconds kAwaitedSpin(100);
+// A worker whose priority is raised sleeps while all CPUs are busy. If a short sleep ends so late, the
+// worker polls for some time as if its priority were not raised.
+constexpr milliseconds kLateWake(1);
+constexpr seconds kLateHold(10);
 // Sleep times while a coroutine waits for a fence whose writing does not wake the worker
 // (AddressSpace::Announce).
 constexpr microseconds kShortestFenceSleep(20);
@@ -288,12 +292,14 @@ void SessionWorker::Loop(SessionDriver& driver) {
     }
     const SteadyClock::duration idle = now - idle_since;
     microseconds spin = usual_spin;
-    if (spin.count() > 0 && driver.awaited()) {
-      // Also while all CPUs are busy, because then a wake-up may take milliseconds.
-      spin = kAwaitedSpin;
-    } else if (spin.count() > 0 &&
-               CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1))) {
+    const bool awaited = driver.awaited();
+    if (awaited != awaited_) SetAwaited(session, awaited);
+    const bool full =
+        spin.count() > 0 && CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
+    if (full && (!awaited || (raised_ && now >= late_until_))) {
       spin = microseconds(0);
+    } else if (spin.count() > 0 && awaited) {
+      spin = kAwaitedSpin;
     }
     if (done.throttled) {
       if (spin.count() > 0 && idle < kThrottledSpin) {
@@ -350,7 +356,18 @@ void SessionWorker::Loop(SessionDriver& driver) {
              new_calls_.load(std::memory_order_acquire) || session.region().damaged();
     });
     if (!alive) session.Violate("the memory shared with the client is gone");
+    // The priority does not help against threads of another control group.
+    if (full && raised_ && timeout < kLateWake) {
+      const SteadyClock::time_point woken = SteadyClock::now();
+      if (woken - now > kLateWake) late_until_ = woken + kLateHold;
+    }
   }
+}
+
+void SessionWorker::SetAwaited(Session& session, bool awaited) {
+  awaited_ = awaited;
+  raised_ = RaisePriority(awaited) && awaited;
+  session.region().header()->awaited.store(awaited ? 1 : 0, std::memory_order_relaxed);
 }
 
 bool SessionWorker::AwaitStop() const {
