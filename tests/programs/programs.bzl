@@ -132,6 +132,7 @@ PROGRAMS = [
     _program("pinned_memory"),
     _program("pointer_attributes"),
     _program("prefix_sum"),
+    _program("printing_streams", tags = ["printf"]),
     _program("profiler_ranges"),
     _program("query_arguments", tags = ["driver_api"]),
     _program("queue_behind_stall"),
