@@ -13,7 +13,6 @@
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/call_parts.h"
-#include "proto/cpu_load.h"
 #include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
@@ -25,6 +24,7 @@
 #include "server/session/session_driver.h"
 #include "server/session/session_memory.h"
 #include "server/session/session_swap.h"
+#include "server/session/worker_polling.h"
 #include "server/shared_memory/shared_region.h"
 
 namespace detshare {
@@ -37,14 +37,6 @@ using std::chrono::seconds;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kBatch = 64;  // records read before the worker checks its other duties
-// The spin time while the client waits for each result, unless all CPUs are busy. The client's pauses
-// are short, and waking a sleeping thread can take longer than the requested work. A spin of 20 ms would be too short: when
-// pauses are exponential with a mean of 5 ms, 2 % of them are longer and would determine the p99.
-constexpr milliseconds kAwaitedSpin(100);
-// A worker whose priority is raised sleeps while all CPUs are busy. If a short sleep ends so late, the
-// worker polls for some time as if its priority were not raised.
-constexpr milliseconds kLateWake(1);
-constexpr seconds kLateHold(10);
 // Sleep times while a coroutine waits for a fence whose writing does not wake the worker
 // (AddressSpace::Announce).
 constexpr microseconds kShortestFenceSleep(20);
@@ -251,7 +243,8 @@ std::chrono::nanoseconds SessionWorker::runs_on_for() const {
 
 void SessionWorker::Loop(SessionDriver& driver) {
   Session& session = driver.session();
-  const microseconds usual_spin(options_->spin_us);
+  WorkerPolling polling{microseconds(options_->spin_us)};
+  bool awaited = false;                  // as the client knows it
   SteadyClock::time_point idle_since{};  // time of the first idle round; zero while busy
   SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
   microseconds fence_sleep = kShortestFenceSleep;
@@ -291,16 +284,12 @@ void SessionWorker::Loop(SessionDriver& driver) {
       worked = false;
     }
     const SteadyClock::duration idle = now - idle_since;
-    microseconds spin = usual_spin;
-    const bool awaited = driver.awaited();
-    if (awaited != awaited_) SetAwaited(session, awaited);
-    const bool full =
-        spin.count() > 0 && CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
-    if (full && (!awaited || (raised_ && now >= late_until_))) {
-      spin = microseconds(0);
-    } else if (spin.count() > 0 && awaited) {
-      spin = kAwaitedSpin;
+    const bool now_awaited = driver.awaited();
+    if (now_awaited != awaited) {
+      awaited = now_awaited;
+      session.region().header()->awaited.store(awaited ? 1 : 0, std::memory_order_relaxed);
     }
+    const microseconds spin = polling.Time(now, awaited);
     if (done.throttled) {
       if (spin.count() > 0 && idle < kThrottledSpin) {
         CpuRelax();
@@ -356,18 +345,8 @@ void SessionWorker::Loop(SessionDriver& driver) {
              new_calls_.load(std::memory_order_acquire) || session.region().damaged();
     });
     if (!alive) session.Violate("the memory shared with the client is gone");
-    // The priority does not help against threads of another control group.
-    if (full && raised_ && timeout < kLateWake) {
-      const SteadyClock::time_point woken = SteadyClock::now();
-      if (woken - now > kLateWake) late_until_ = woken + kLateHold;
-    }
+    polling.NoteSleep(now, timeout);
   }
-}
-
-void SessionWorker::SetAwaited(Session& session, bool awaited) {
-  awaited_ = awaited;
-  raised_ = RaisePriority(awaited) && awaited;
-  session.region().header()->awaited.store(awaited ? 1 : 0, std::memory_order_relaxed);
 }
 
 bool SessionWorker::AwaitStop() const {

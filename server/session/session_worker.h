@@ -128,9 +128,6 @@ class SessionWorker {
   // Waits for End(), which another thread is expected to call. Returns false if it does not, for long.
   bool AwaitStop() const;
   void SetCalm(bool calm);
-  // The client waits for each result of the session, or it does not. Tells the client, and raises the
-  // priority of this thread.
-  void SetAwaited(Session& session, bool awaited);
   // Gives free memory of this process back to the system, if the session had much of it.
   void ReturnMemory(SessionDriver& driver);
   // Returns whether the session's memory is in place, so that operations may run.
@@ -147,10 +144,7 @@ class SessionWorker {
   std::thread thread_;
   // When the session began to end; 0: it has not. Relaxed: an observer may learn it late.
   std::atomic<int64_t> runs_on_since_ns_{0};
-  // The worker's thread only:
-  bool calm_ = true;                       // the last state reported to Events::calm
-  bool awaited_ = false, raised_ = false;  // as in SetAwaited(); whether the priority is raised
-  std::chrono::steady_clock::time_point late_until_{};  // until when wake-ups count as late
+  bool calm_ = true;  // the last state reported to Events::calm; the worker's thread only
   // Whether a call waits for room, which does not wake the worker; the worker's thread only.
   bool call_waits_ = false;
   const std::shared_ptr<Quota> payloads_;  // of the calls that are being read

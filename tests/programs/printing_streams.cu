@@ -25,6 +25,15 @@ int main() {
   CHECK(cudaMalloc(&label, 2));
   CHECK(cudaMemcpy(label, "f", 2, cudaMemcpyHostToDevice));
 
+  // The driver loads a kernel when it is first used, which may wait for kernels that run.
+  cudaFuncAttributes attributes;
+  CHECK(cudaFuncGetAttributes(&attributes, AwaitThenPrint));
+  CHECK(cudaFuncGetAttributes(&attributes, Print));
+  void* memory = nullptr;
+  CHECK(cudaMallocAsync(&memory, 1 << 20, fast));
+  CHECK(cudaFreeAsync(memory, fast));
+  CHECK(cudaStreamSynchronize(fast));
+
   AwaitThenPrint<<<1, 1, 0, slow>>>(device_go);
   CHECK(cudaGetLastError());
   for (int i = 0; i < 3; ++i) {
@@ -34,7 +43,6 @@ int main() {
     EXPECT(cudaStreamQuery(slow), cudaErrorNotReady);
   }
   // Calls that need the daemon or the driver, while the first kernel runs.
-  void* memory = nullptr;
   CHECK(cudaMallocAsync(&memory, 1 << 20, fast));
   CHECK(cudaFreeAsync(memory, fast));
   CHECK(cudaStreamSynchronize(fast));
