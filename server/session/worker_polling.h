@@ -39,6 +39,7 @@ class WorkerPolling {
   Clock::time_point look_at_{};
   Clock::time_point shared_until_{};      // for so long the CPU counts as shared
   Clock::time_point late_until_{};        // for so long the priority does not help
+  int sleeps_ = 0, late_sleeps_ = 0;      // short ones, since the last decision
   bool wanted_ = false, raised_ = false;  // the priority; whether the kernel has raised it
 };
 

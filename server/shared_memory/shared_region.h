@@ -65,7 +65,7 @@ class MappedFile {
 struct RegionSizes {
   uint64_t ring_bytes = 1 << 20;  // a power of two, at least 2 * kMaxRecordBytes
   uint32_t reply_count = 256;
-  uint64_t output_bytes = 1 << 20;  // as the driver's own buffer
+  uint64_t output_bytes = 4 << 20;  // takes memory as text comes
   uint32_t fence_count = 32768;
   uint64_t staging_bytes = 16 << 20;  // whole pages
 };

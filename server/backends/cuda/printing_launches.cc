@@ -13,7 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How long a launch waits for the turn of its output, and to let the next output's turn begin.
 constexpr std::chrono::seconds kLongestWait(2);
+constexpr std::chrono::milliseconds kLongestPause(20);
 constexpr std::chrono::microseconds kPoll(50);
 
 class Discarded final : public KernelOutput {
@@ -58,7 +60,7 @@ absl::Status PrintingLaunches::Launch(const std::shared_ptr<Latest>& latest, CUs
   const std::shared_ptr<KernelOutput>& output = OrDiscard(wanted);
   const MutexLock lock(&mutex_);
   CollectStalled();
-  if (output_ != output) TakeTurn(output);
+  AwaitTurn(output);
   CudaGroup& group = latest->group_;
   group.Enter();
   const DriverApi& api = group.gpu.api;
@@ -78,12 +80,27 @@ absl::Status PrintingLaunches::Launch(const std::shared_ptr<Latest>& latest, CUs
   return status;
 }
 
-void PrintingLaunches::TakeTurn(const std::shared_ptr<KernelOutput>& output) {
-  for (const auto until = Clock::now() + kLongestWait;;) {
-    Collect(running_);
-    if (running_.empty() || Clock::now() >= until) break;
+void PrintingLaunches::AwaitTurn(const std::shared_ptr<KernelOutput>& output) {
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
+    if (output_ == output) {
+      if (waiting_ == 0 || Clock::now() - begin >= kLongestPause) return;
+      // The turn may end, and this launch then waits for the next one.
+      Collect(running_);
+    } else {
+      Collect(running_);
+      if (running_.empty() || Clock::now() - begin >= kLongestWait) return TakeTurn(output);
+    }
+    const bool other = output_ != output;
+    if (other) ++waiting_;
+    mutex_.Unlock();
     std::this_thread::sleep_for(kPoll);
+    mutex_.Lock();
+    if (other) --waiting_;
   }
+}
+
+void PrintingLaunches::TakeTurn(const std::shared_ptr<KernelOutput>& output) {
   if (output_ != nullptr) output_->SetPending(false);
   if (!running_.empty()) {
     for (KernelOutput* const loser : {output_.get(), output.get()})

@@ -1,8 +1,9 @@
 // Launches of kernels that print, and the text that they print.
 //
 // The driver does not say which kernel a text is from. So kernels of one output print at a time: the
-// first launch for another output waits until they have completed and their text has come. Kernels of
-// one output run as others do.
+// first launch for another output waits until they have completed and their text has come. Meanwhile
+// launches for the output whose turn it is wait a little, so that the turn can end, and not for long,
+// because a kernel that runs may need them. Kernels of one output run as others do.
 #pragma once
 
 #include <memory>
@@ -50,6 +51,8 @@ class PrintingLaunches {
  private:
   using Launches = std::vector<std::shared_ptr<Latest>>;
   PrintingLaunches() = default;
+  // Returns when it is the output's turn.
+  void AwaitTurn(const std::shared_ptr<KernelOutput>& output) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeTurn(const std::shared_ptr<KernelOutput>& output) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Has the driver write the text of those that have completed, and removes them.
   void Collect(Launches& launches) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -58,6 +61,7 @@ class PrintingLaunches {
 
   Mutex mutex_;  // held before that of DriverOutput
   std::shared_ptr<KernelOutput> output_ ABSL_GUARDED_BY(mutex_);  // whose turn it is
+  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;                       // launches for other outputs
   Launches running_ ABSL_GUARDED_BY(mutex_);                      // of that output
   Launches stalled_ ABSL_GUARDED_BY(mutex_);  // of earlier outputs, which have run for too long
 };
