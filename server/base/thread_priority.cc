@@ -1,5 +1,6 @@
 #include "server/base/thread_priority.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,6 +22,14 @@ struct SchedAttributes {
 };
 
 constexpr int kRaised = -10;
+constexpr int kLowestRealTime = 1;
+
+void RaiseLimit(__rlimit_resource resource, rlim_t enough) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur >= enough) return;
+  const rlimit wanted{enough, limit.rlim_max < enough ? enough : limit.rlim_max};
+  setrlimit(resource, &wanted);
+}
 
 }  // namespace
 
@@ -32,16 +41,19 @@ void UseShortestSlice() {
 }
 
 bool RaisePriority(bool raised) {
-  return setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), raised ? kRaised : 0) == 0;
+  // Threads that this thread starts are ordinary ones.
+  const sched_param real_time{kLowestRealTime}, ordinary{0};
+  if (raised && sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &real_time) == 0) return true;
+  const bool lowered = raised || sched_setscheduler(0, SCHED_OTHER, &ordinary) == 0;
+  if (setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), raised ? kRaised : 0) != 0)
+    return false;
+  UseShortestSlice();
+  return lowered;
 }
 
 void AllowRaisedPriority() {
-  // The limit counts from 20 downwards: getrlimit(2).
-  constexpr rlim_t kEnough = 20 - kRaised;
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NICE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
-  const rlimit wanted{kEnough, limit.rlim_max < kEnough ? kEnough : limit.rlim_max};
-  setrlimit(RLIMIT_NICE, &wanted);
+  RaiseLimit(RLIMIT_RTPRIO, kLowestRealTime);
+  RaiseLimit(RLIMIT_NICE, 20 - kRaised);  // it counts from 20 downwards: getrlimit(2)
 }
 
 }  // namespace detshare

@@ -266,6 +266,7 @@ void SessionWorker::Loop(SessionDriver& driver) {
     if (done.client || done.tasks) {
       idle_since = {};
       fence_sleep = kShortestFenceSleep;
+      if (polling.raised()) polling.NoteWork(SteadyClock::now());
       continue;
     }
     if (!session.region().complete()) [[unlikely]] {

@@ -19,6 +19,8 @@ constexpr milliseconds kAwaited(100);
 constexpr milliseconds kLook(1);
 constexpr int64_t kWaitedNs = 200'000;
 constexpr milliseconds kShared(100);
+// For so long a worker goes before other threads without a round in which it has no work.
+constexpr milliseconds kLongestWork(5);
 // If so many of so many short sleeps end so late, the priority does not help, against threads of another
 // control group for example. The worker polls for some time as if its CPU were its own. Where it helps,
 // three of a thousand wake-ups are late.
@@ -29,6 +31,7 @@ constexpr std::chrono::seconds kLateHold(10);
 }  // namespace
 
 microseconds WorkerPolling::Time(Clock::time_point now, bool awaited) {
+  works_since_ = {};
   if (usual_.count() == 0) return usual_;
   const bool full = CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
   if (!awaited) {
@@ -54,6 +57,11 @@ void WorkerPolling::Raise(bool raised) {
   if (raised == wanted_) return;
   wanted_ = raised;
   raised_ = RaisePriority(raised) && raised;
+}
+
+void WorkerPolling::NoteWork(Clock::time_point now) {
+  if (works_since_ == Clock::time_point{}) works_since_ = now;
+  if (now - works_since_ > kLongestWork) Raise(false);
 }
 
 void WorkerPolling::NoteSleep(Clock::time_point begin, nanoseconds timeout) {

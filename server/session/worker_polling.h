@@ -25,6 +25,9 @@ class WorkerPolling {
   // Returns how long the worker polls after its last work. Call it in every round without work.
   // `awaited`: the client waits for each result of the session.
   std::chrono::microseconds Time(Clock::time_point now, bool awaited);
+  // The worker has found work. It keeps the raised priority for some milliseconds of work at most.
+  void NoteWork(Clock::time_point now);
+  bool raised() const { return raised_; }
   // The worker has slept since `begin`, and would have slept for `timeout` at most.
   void NoteSleep(Clock::time_point begin, std::chrono::nanoseconds timeout);
 
@@ -39,6 +42,7 @@ class WorkerPolling {
   Clock::time_point look_at_{};
   Clock::time_point shared_until_{};      // for so long the CPU counts as shared
   Clock::time_point late_until_{};        // for so long the priority does not help
+  Clock::time_point works_since_{};       // zero: it had no work in the last round
   int sleeps_ = 0, late_sleeps_ = 0;      // short ones, since the last decision
   bool wanted_ = false, raised_ = false;  // the priority; whether the kernel has raised it
 };

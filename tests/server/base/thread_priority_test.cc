@@ -1,5 +1,6 @@
 #include "server/base/thread_priority.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,15 +48,19 @@ TEST_CASE(
   AllowRaisedPriority();
   const int usual = getpriority(PRIO_PROCESS, 0);
   bool raised = false, lowered = false;
-  int high = 0, low = 0;
+  int high = 0, low = 0, policy = 0, policy_after = 0;
   std::thread([&] {
     raised = RaisePriority(true);
     high = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+    policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
     lowered = RaisePriority(false);
     low = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
+    policy_after = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
   }).join();
   if (!raised) WARN("this process may not raise priorities");
-  CHECK(high == (raised ? -10 : usual));
+  CHECK((policy == SCHED_RR) == (raised && high == usual));
+  CHECK((high == usual || high == -10));
+  CHECK(policy_after == SCHED_OTHER);
   CHECK(lowered);
   CHECK(low == 0);
   CHECK(getpriority(PRIO_PROCESS, 0) == usual);
