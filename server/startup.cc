@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "policy/status_macros.h"
 #include "server/base/logging.h"
-#include "server/base/thread_priority.h"
 #include "server/daemon_options.h"
 #include "server/directories.h"
 
@@ -70,7 +69,6 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   if (flags.engine_fd >= 0 && (flags.engine.empty() || flags.engine_directory.empty()))
     return absl::InvalidArgumentError("--engine-fd is for the daemon itself");
   RaiseDescriptorLimit();
-  AllowRaisedPriority();
   Daemon::Options& daemon = startup.daemon;
   daemon.server = flags.server;
   daemon.listen_fd = flags.listen_fd;

@@ -13,10 +13,11 @@
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/call_parts.h"
+#include "proto/cpu_load.h"
 #include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
-#include "server/base/thread_priority.h"
+#include "server/base/thread_slice.h"
 #include "server/session/code_table.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -24,7 +25,6 @@
 #include "server/session/session_driver.h"
 #include "server/session/session_memory.h"
 #include "server/session/session_swap.h"
-#include "server/session/worker_polling.h"
 #include "server/shared_memory/shared_region.h"
 
 namespace detshare {
@@ -37,6 +37,10 @@ using std::chrono::seconds;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kBatch = 64;  // records read before the worker checks its other duties
+// The spin time while the client waits for each result. The client's pauses are short, and waking a
+// sleeping thread can take longer than the requested work. 20 ms would be too short: when pauses are
+// exponential with a mean of 5 ms, 2 % of them are longer and would determine the p99.
+constexpr milliseconds kAwaitedSpin(100);
 // Sleep times while a coroutine waits for a fence whose writing does not wake the worker
 // (AddressSpace::Announce).
 constexpr microseconds kShortestFenceSleep(20);
@@ -87,6 +91,16 @@ inline void CpuRelax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+// Returns how long a worker polls after its last work. `awaited`: the client waits for each result. Such
+// a worker polls also while all CPUs are busy: a thread that sleeps then wakes milliseconds late, with a
+// raised priority, too.
+microseconds SpinTime(microseconds usual, bool awaited, SteadyClock::time_point now) {
+  if (usual.count() == 0) return usual;
+  if (awaited) return kAwaitedSpin;
+  const bool full = CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
+  return full ? microseconds(0) : usual;
 }
 
 }  // namespace
@@ -243,7 +257,7 @@ std::chrono::nanoseconds SessionWorker::runs_on_for() const {
 
 void SessionWorker::Loop(SessionDriver& driver) {
   Session& session = driver.session();
-  WorkerPolling polling{microseconds(options_->spin_us)};
+  const microseconds usual_spin(options_->spin_us);
   bool awaited = false;                  // as the client knows it
   SteadyClock::time_point idle_since{};  // time of the first idle round; zero while busy
   SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
@@ -266,7 +280,6 @@ void SessionWorker::Loop(SessionDriver& driver) {
     if (done.client || done.tasks) {
       idle_since = {};
       fence_sleep = kShortestFenceSleep;
-      if (polling.raised()) polling.NoteWork(SteadyClock::now());
       continue;
     }
     if (!session.region().complete()) [[unlikely]] {
@@ -290,7 +303,7 @@ void SessionWorker::Loop(SessionDriver& driver) {
       awaited = now_awaited;
       session.region().header()->awaited.store(awaited ? 1 : 0, std::memory_order_relaxed);
     }
-    const microseconds spin = polling.Time(now, awaited);
+    const microseconds spin = SpinTime(usual_spin, awaited, now);
     if (done.throttled) {
       if (spin.count() > 0 && idle < kThrottledSpin) {
         CpuRelax();
@@ -346,7 +359,6 @@ void SessionWorker::Loop(SessionDriver& driver) {
              new_calls_.load(std::memory_order_acquire) || session.region().damaged();
     });
     if (!alive) session.Violate("the memory shared with the client is gone");
-    polling.NoteSleep(now, timeout);
   }
 }
 

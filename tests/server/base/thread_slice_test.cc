@@ -1,4 +1,4 @@
-#include "server/base/thread_priority.h"
+#include "server/base/thread_slice.h"
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -41,29 +41,6 @@ TEST_CASE(
   } else {
     CHECK(slice == 100'000);
   }
-}
-
-TEST_CASE(
-    "A thread that may raises its priority and lowers it again, and no other thread changes") {
-  AllowRaisedPriority();
-  const int usual = getpriority(PRIO_PROCESS, 0);
-  bool raised = false, lowered = false;
-  int high = 0, low = 0, policy = 0, policy_after = 0;
-  std::thread([&] {
-    raised = RaisePriority(true);
-    high = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
-    policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
-    lowered = RaisePriority(false);
-    low = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
-    policy_after = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
-  }).join();
-  if (!raised) WARN("this process may not raise priorities");
-  CHECK((policy == SCHED_RR) == (raised && high == usual));
-  CHECK((high == usual || high == -10));
-  CHECK(policy_after == SCHED_OTHER);
-  CHECK(lowered);
-  CHECK(low == 0);
-  CHECK(getpriority(PRIO_PROCESS, 0) == usual);
 }
 
 }  // namespace
