@@ -94,8 +94,8 @@ inline void CpuRelax() {
 }
 
 // Returns how long a worker polls after its last work. `awaited`: the client waits for each result. Such
-// a worker polls also while all CPUs are busy: a thread that sleeps then wakes milliseconds late, with a
-// raised priority, too.
+// a worker polls also while all CPUs are busy. If it slept then, the client's p99 would be higher, even
+// with a raised priority for the worker (docs/performance.md, Allocations).
 microseconds SpinTime(microseconds usual, bool awaited, SteadyClock::time_point now) {
   if (usual.count() == 0) return usual;
   if (awaited) return kAwaitedSpin;

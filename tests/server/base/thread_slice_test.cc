@@ -1,6 +1,5 @@
 #include "server/base/thread_slice.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
