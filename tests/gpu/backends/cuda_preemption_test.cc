@@ -166,7 +166,7 @@ TEST_CASE("A session that becomes urgent while its stream waits for memory still
   Kernel* const iota = *library->GetKernel("iota");
   QueuePool pool(*gpu);
   std::optional<Executor> executor(std::in_place);
-  Parking parking(*executor);
+  Parking parking(*executor, /*max_bytes=*/0);  // the wait is the device's
   SchedBoard board;
   DurationTable durations(16);
   const RealClock clock;
