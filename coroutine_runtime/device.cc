@@ -19,6 +19,10 @@ absl::Status Queue::LaunchGraph(AddressSpace&, Graph&, absl::Span<const uint64_t
   return NoGraphs();
 }
 
+absl::Status AddressSpace::UseManaged(const ManagedMemory::Range&) {
+  return CudaError(kCudaErrorNotSupported, "this device has no managed memory");
+}
+
 absl::Status Queue::UploadGraph(AddressSpace&, Graph&) { return absl::OkStatus(); }
 
 absl::StatusOr<std::unique_ptr<Graph>> Device::InstantiateGraph(AddressSpace&, Partition&,

@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/launch_hints.h"
+#include "coroutine_runtime/managed_memory.h"
 #include "coroutine_runtime/managed_variables.h"
 #include "coroutine_runtime/memory_op.h"
 #include "coroutine_runtime/physical_memory.h"
@@ -145,6 +146,11 @@ class AddressSpace {
   // Removes a registration. The caller ensures that no work accesses the memory any more. The
   // memory may be unmapped afterwards.
   virtual absl::Status UnregisterHost(void* memory) = 0;
+
+  // Lets the space's work use a range of the device's managed memory, which its client maps.
+  virtual absl::Status UseManaged(const ManagedMemory::Range& range);
+  // Ends this. No work uses the range any more.
+  virtual void LeaveManaged(const ManagedMemory::Range& range) {}
 
   // Whether [address, address + bytes) is memory of this session, as far as the device can tell:
   // mapped, registered, or a global of one of its libraries. With `write`, also whether it is
@@ -354,6 +360,12 @@ struct FillRequest {
   friend bool operator==(const FillRequest&, const FillRequest&) = default;
 };
 
+struct PrefetchRequest {
+  DeviceAddress address = 0;
+  uint64_t bytes = 0;
+  ManagedPlace place = nullptr;
+};
+
 // A first-in first-out queue of work on one partition (a physical stream). Each piece of work
 // belongs to an address space: it must not access memory outside the space, and the space receives
 // its faults. Sessions use a queue one after the other. A failed call queues nothing and returns
@@ -370,6 +382,11 @@ class Queue {
                               absl::Span<const std::byte> parameters) = 0;
   virtual absl::Status Copy(AddressSpace& space, const CopyRequest& request) = 0;
   virtual absl::Status Fill(AddressSpace& space, const FillRequest& request) = 0;
+  // Moves pages of managed memory of the space. It is a hint: what the device refuses stays where it
+  // is. Does nothing on devices without managed memory.
+  virtual absl::Status Prefetch(AddressSpace& /*space*/, const PrefetchRequest& /*request*/) {
+    return absl::OkStatus();
+  }
   // Release-stores `value` to *fence when all earlier work is complete. The fence lies in
   // registered memory.
   virtual absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
@@ -525,6 +542,8 @@ class Device {
   // Optional parts, null if the device lacks them. They live as long as the device.
   virtual ImageDevice* images() { return nullptr; }
   virtual TensorMapEncoder* tensor_maps() { return nullptr; }
+  // One object for all devices of the backend.
+  virtual ManagedMemory* managed_memory() { return nullptr; }
 };
 
 }  // namespace detshare

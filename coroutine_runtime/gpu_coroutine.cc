@@ -204,6 +204,12 @@ absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
   return status;
 }
 
+absl::Status GpuCoroutine::Prefetch(StreamId id, const PrefetchRequest& request) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  return queue->Prefetch(space_, request);
+}
+
 absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
                                   absl::FunctionRef<absl::Status(Queue&)> submit,
                                   const DurationCache::Lookup* known, bool waits) {

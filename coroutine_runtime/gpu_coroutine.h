@@ -100,6 +100,7 @@ class GpuCoroutine {
   // all the session's streams on the device come after it. Allocates the first time.
   absl::Status OrderAllBehind(StreamId stream);
   absl::Status Fill(StreamId stream, const FillRequest& request);
+  absl::Status Prefetch(StreamId stream, const PrefetchRequest& request);
   absl::Status MemoryOps(StreamId stream, absl::Span<const MemoryOp> operations);
 
   // Stores `value` to `fence` (in memory registered with the space) when all earlier work of the

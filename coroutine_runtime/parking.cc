@@ -249,6 +249,14 @@ absl::Status ParkingQueue::Fill(AddressSpace& space, const FillRequest& request)
   return Park(sizeof(request), [queue, &space, request] { return queue->Fill(space, request); });
 }
 
+absl::Status ParkingQueue::Prefetch(AddressSpace& space, const PrefetchRequest& request) {
+  Queue* const queue = lane_->queue.get();
+  if (passes()) [[likely]]
+    return queue->Prefetch(space, request);
+  return Park(sizeof(request),
+              [queue, &space, request] { return queue->Prefetch(space, request); });
+}
+
 absl::Status ParkingQueue::WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
                                       uint64_t value) {
   Queue* const queue = lane_->queue.get();

@@ -137,6 +137,7 @@ class ParkingQueue final : public Queue {
                       absl::Span<const std::byte> parameters) override;
   absl::Status Copy(AddressSpace& space, const CopyRequest& request) override;
   absl::Status Fill(AddressSpace& space, const FillRequest& request) override;
+  absl::Status Prefetch(AddressSpace& space, const PrefetchRequest& request) override;
   absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
                           uint64_t value) override;
   // A wait for work of another device. It is the device that waits.

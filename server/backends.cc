@@ -10,6 +10,7 @@
 #include "server/backends/cuda/host_nvml.h"
 #include "server/backends/cuda/pci_gpus.h"
 #include "server/backends/soft/soft_device.h"
+#include "server/backends/soft/soft_managed_memory.h"
 #include "server/backends/soft/soft_telemetry.h"
 #include "server/base/logging.h"
 
@@ -39,11 +40,18 @@ void LogPreemption(const OpenedBackend& backend) {
 absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
   OpenedBackend opened;
   opened.name = "soft";
+  std::shared_ptr<ManagedMemory> managed;
+  if (options.managed.bytes != 0) {
+    const uint64_t memory =
+        options.soft_memory > 0 ? options.soft_memory : soft::SoftDeviceOptions().total_memory;
+    DETSHARE_ASSIGN_OR_RETURN(managed, soft::SoftManagedMemory::Create(options.managed, memory));
+  }
   for (int i = 0; i < options.soft_devices; ++i) {
     soft::SoftDeviceOptions soft;
     soft.ordinal = i;
     if (options.soft_sms > 0) soft.sm_count = options.soft_sms;
     if (options.soft_memory > 0) soft.total_memory = options.soft_memory;
+    soft.managed_memory = managed;
     soft.worker_threads = options.soft_threads;
     soft.preemption = options.preemption;
     soft.kernels_outlive_sessions = options.soft_kernels_outlive_sessions;
@@ -73,6 +81,7 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   cuda.preemption = options.preemption;
   cuda.connections = options.cuda_connections;
   cuda.shared_directory = options.shared_directory;
+  cuda.managed = options.managed;
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, CreateCudaDevices(cuda));
   OpenedBackend opened{"cuda", std::move(devices), nullptr};
   LogPreemption(opened);

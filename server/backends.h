@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/host_telemetry.h"
+#include "coroutine_runtime/managed_addresses.h"
 #include "server/backends/cuda/cuda_backend.h"
 
 namespace detshare {
@@ -27,6 +28,9 @@ struct BackendOptions {
   std::string soft_cc;                         // "9.0"; "": as the default device
   int soft_threads = 0;                        // 0: one for each core
   bool soft_kernels_outlive_sessions = false;  // as in SoftDeviceOptions
+  // The addresses of managed memory whose pages move (coroutine_runtime/managed_memory.h). No bytes:
+  // clients must not share it, because one could reach the memory of all.
+  ManagedWindow managed;
 };
 
 struct OpenedBackend {

@@ -32,6 +32,7 @@
 #include "server/reloader.h"
 #include "server/services/admin_service.h"
 #include "server/services/settings_store.h"
+#include "server/session/address_layout.h"
 #include "server/sessions/session_manager.h"
 #include "server/shared_memory/shared_region.h"
 #include "server/watchdog.h"
@@ -81,6 +82,8 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
     // No other user may see what is in the directory.
     DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(daemon.server.runtime_directory));
   }
+  // The programs of an isolation group can end each other anyway.
+  startup->backend.managed = {kManagedBegin, kManagedBytes};
   DETSHARE_ASSIGN_OR_RETURN(channels.pages, TurnPages::Create());
   daemon.server.replaceable = true;
   daemon.server.turn_page = &channels.pages->own();

@@ -8,6 +8,7 @@
 #include "client_shim/transport/session.h"
 #include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
+#include "proto/wire/memory.h"
 
 namespace detshare::shim::api {
 namespace {
@@ -33,6 +34,12 @@ bool IsPoolMemory(CUdeviceptr address) {
   return pointers().Find(address, &allocation) && allocation.pool != 0;
 }
 
+// Whether the pages of managed memory at the address move.
+bool Migrates(CUdeviceptr address) {
+  Allocation allocation;
+  return pointers().Find(address, &allocation) && allocation.migrates;
+}
+
 // A device, or CU_DEVICE_CPU.
 CUmemLocation LocationOf(CUdevice device) {
   CUmemLocation location{};
@@ -41,14 +48,26 @@ CUmemLocation LocationOf(CUdevice device) {
   return location;
 }
 
+int32_t WirePlace(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : wire::kPlaceHost;
+}
+
+// The range is managed memory, and the location valid.
+CUresult PrefetchOne(Stream& stream, CUdeviceptr address, size_t bytes,
+                     const CUmemLocation& location) {
+  NotePrefetch(address, bytes, location);
+  if (!Migrates(address)) return CUDA_SUCCESS;
+  return SubmitWork(stream, Op::cuMemPrefetchAsync_v2,
+                    wire::cuMemPrefetchAsync_v2{address, bytes, stream.id, WirePlace(location)});
+}
+
 CUresult Prefetch(CUdeviceptr address, size_t bytes, const CUmemLocation& location,
                   CUstream handle) {
   Stream* stream;
   if (const CUresult error = StreamForWork(handle, &stream); error != CUDA_SUCCESS) return error;
   if (!IsManagedMemory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = CheckLocation(location); error != CUDA_SUCCESS) return error;
-  NotePrefetch(address, bytes, location);
-  return CUDA_SUCCESS;
+  return PrefetchOne(*stream, address, bytes, location);
 }
 
 CUresult Advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
@@ -77,7 +96,14 @@ CUresult Advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
   }
   // A device that does not exist is CUDA_ERROR_INVALID_DEVICE only for prefetches.
   if (!nowhere && CheckLocation(location) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  return NoteAdvice(address, advised, advice, nowhere ? LocationOf(CU_DEVICE_CPU) : location);
+  const CUmemLocation place = nowhere ? LocationOf(CU_DEVICE_CPU) : location;
+  const CUresult noted = NoteAdvice(address, advised, advice, place);
+  Allocation allocation;
+  if (noted != CUDA_SUCCESS || !pointers().Find(address, &allocation) || !allocation.migrates)
+    return noted;
+  return session().Call(
+      Op::cuMemAdvise_v2, allocation.device, allocation.context,
+      wire::cuMemAdvise_v2{address, advised, static_cast<uint32_t>(advice), WirePlace(place)});
 }
 
 // A batch of ranges that are all managed memory.
@@ -109,7 +135,10 @@ CUresult PrefetchBatch(const CUdeviceptr* addresses, const size_t* sizes, size_t
   }
   for (size_t i = 0, location = 0; i < count; ++i) {
     if (location + 1 < location_count && indices[location + 1] == i) ++location;
-    NotePrefetch(addresses[i], sizes[i], locations[location]);
+    if (const CUresult error = PrefetchOne(*stream, addresses[i], sizes[i], locations[location]);
+        error != CUDA_SUCCESS) {
+      return error;
+    }
   }
   return CUDA_SUCCESS;
 }

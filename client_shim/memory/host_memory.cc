@@ -372,9 +372,7 @@ CUresult UnregisterHostMemory(void* address) {
   pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
   // Earlier work may still write the memory, and the program keeps what it writes. The daemon may
   // reuse the file as soon as it is told.
-  objects().contexts.ForEach([](Context& context) {
-    if (context.id.load(std::memory_order_acquire) != 0) SynchronizeContext(context);
-  });
+  SynchronizeContexts();
   UnmapHostMemory(allocation);
   return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
                         wire::cuMemFreeHost{allocation.window});

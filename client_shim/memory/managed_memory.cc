@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "client_shim/memory/host_memory.h"
+#include "client_shim/memory/managed_mapping.h"
 #include "client_shim/memory/pointer_map.h"
 #include "client_shim/transport/session.h"
 #include "proto/wire/memory.h"
@@ -69,11 +70,26 @@ AdviceMap& advice() {
 }  // namespace
 
 CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* address) {
-  void* memory;
-  const CUresult result =
-      AllocateHostMemory(context, MemoryKind::kManaged, bytes, /*flags=*/0, &memory);
-  if (result != CUDA_SUCCESS) return result;
-  *address = reinterpret_cast<CUdeviceptr>(memory);
+  if (ManagedMapping mapping; MapManaged(context, bytes, &mapping)) {
+    Allocation allocation;
+    allocation.kind = MemoryKind::kManaged;
+    allocation.device = context.device;
+    allocation.context = context.id.load(std::memory_order_relaxed);
+    allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+    allocation.address = allocation.gpu_address = allocation.host_address = mapping.address;
+    allocation.bytes = bytes;
+    allocation.mapping = allocation.window = mapping.address;
+    allocation.mapping_bytes = mapping.bytes;
+    allocation.migrates = true;
+    pointers().Add(allocation);
+    *address = mapping.address;
+  } else {
+    void* memory;
+    const CUresult result =
+        AllocateHostMemory(context, MemoryKind::kManaged, bytes, /*flags=*/0, &memory);
+    if (result != CUDA_SUCCESS) return result;
+    *address = reinterpret_cast<CUdeviceptr>(memory);
+  }
   const std::lock_guard lock(advice().mutex);
   advice().Forget(*address, bytes);
   return CUDA_SUCCESS;
@@ -86,6 +102,8 @@ CUresult FreeManagedMemory(CUdeviceptr address) {
       !pointers().Take(address, MemoryKind::kManaged, &allocation)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // Pages that move are gone with the mapping, and earlier work may still use them.
+  if (allocation.migrates) SynchronizeContexts();
   UnmapHostMemory(allocation);
   const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
                                          wire::cuMemFreeHost{allocation.window});

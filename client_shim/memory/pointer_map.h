@@ -45,6 +45,7 @@ struct Allocation {
   int protection = 0;     // of registered memory: its protection before the registration
   uint32_t access = 0;    // of kVirtual: two bits of CUmemAccess_flags for each device
   int handle_types = 0;   // CUmemAllocationHandleType: what it can be exported as
+  bool migrates = false;  // of kManaged: its pages move between CPU and GPU
   bool of_graph = false;  // a block of a graph's memory: the program has parts of it, or none
 
   bool on_device() const {

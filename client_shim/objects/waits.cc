@@ -90,4 +90,10 @@ CUresult SynchronizeContext(Context& context) {
   return error != CUDA_SUCCESS ? error : result;
 }
 
+void SynchronizeContexts() {
+  objects().contexts.ForEach([](Context& context) {
+    if (context.id.load(std::memory_order_acquire) != 0) SynchronizeContext(context);
+  });
+}
+
 }  // namespace detshare::shim

@@ -40,5 +40,7 @@ bool ThreadFence(wire::Signal* signal);
 
 // Waits for all work of the context. Returns the sticky error if there is one.
 CUresult SynchronizeContext(Context& context);
+// The same for all contexts, without their errors.
+void SynchronizeContexts();
 
 }  // namespace detshare::shim

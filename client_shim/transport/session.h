@@ -76,6 +76,8 @@ class Session {
   // Opens a file of the session's directory for reading and writing. Works even if the process has
   // changed its root or working directory. Returns -1 with errno on failure.
   int OpenFile(const std::string& name) const;
+  // A descriptor of the session's directory, only for its path.
+  int directory_fd() const { return directory_fd_; }
   // Whether the shim does something after each launch, which is rare.
   bool launches_watched() const { return launches_watched_; }
   // Whether CUDA_LAUNCH_BLOCKING asks that launches wait for their kernels.

@@ -122,9 +122,39 @@ struct cuMemHostRegister_v2_Reply {
   uint64_t address;  // for the GPU; cuMemFreeHost frees it
 };
 
-// The reply comes when no earlier work can access the memory.
+// The reply comes when no earlier work can access the memory. The memory is that of cuMemHostAlloc,
+// cuMemHostRegister_v2 or cuMemAllocManaged.
 struct cuMemFreeHost {
   uint64_t address;
+};
+
+// Reserves addresses for managed memory whose pages move. The client has connected to the socket
+// `<session directory>/managed`, where it finds a descriptor after the first reply. It maps this
+// descriptor shared at `address`, with the address as the offset. CUDA_ERROR_NOT_SUPPORTED: the daemon
+// does not offer such memory, or the client has no connection.
+struct cuMemAllocManaged {
+  uint64_t bytes;
+};
+struct cuMemAllocManaged_Reply {
+  uint64_t address;
+  uint64_t bytes;  // to map; at least those asked for
+};
+
+// The place of managed memory: a device of the session, or kPlaceHost.
+inline constexpr int32_t kPlaceHost = -1;
+
+// For a part of an allocation of cuMemAllocManaged that the client has mapped.
+struct cuMemPrefetchAsync_v2 {
+  uint64_t address;
+  uint64_t bytes;
+  uint32_t stream;
+  int32_t place;
+};
+struct cuMemAdvise_v2 {
+  uint64_t address;
+  uint64_t bytes;
+  uint32_t advice;  // CUmem_advise
+  int32_t place;
 };
 
 }  // namespace detshare::wire

@@ -31,8 +31,7 @@ int Fewer(int slots, uint64_t room, uint64_t of_one) {
 
 AddressWindows LayOut(const AddressWindows& wanted, const std::vector<uint64_t>& memories) {
   AddressWindows windows = wanted;
-  const uint64_t all =
-      kProgramsBegin > wanted.device_base ? kProgramsBegin - wanted.device_base : 0;
+  const uint64_t all = kManagedBegin > wanted.device_base ? kManagedBegin - wanted.device_base : 0;
   const uint64_t one = all / static_cast<uint64_t>(std::max(wanted.slots, 1)) / kGiB * kGiB;
   if (windows.pinned_bytes == 0) {
     windows.pinned_bytes = std::clamp(one / kPinnedShare / kGiB * kGiB, kGiB, kMaxPinned);
@@ -53,9 +52,8 @@ AddressWindows LayOut(const AddressWindows& wanted, const std::vector<uint64_t>&
     windows.slots =
         Fewer(windows.slots, windows.pinned_base - windows.device_base, windows.device_bytes);
   }
-  if (windows.pinned_base < kProgramsBegin) {
-    windows.slots =
-        Fewer(windows.slots, kProgramsBegin - windows.pinned_base, windows.pinned_bytes);
+  if (windows.pinned_base < kManagedBegin) {
+    windows.slots = Fewer(windows.slots, kManagedBegin - windows.pinned_base, windows.pinned_bytes);
   }
   return windows;
 }

@@ -1,8 +1,11 @@
 // Assigns address ranges to the sessions of a daemon. Every session has a slot: one range of device
 // addresses and one range of pinned host memory. Both must be free in the client's process.
 //
-//     device_base       pinned_base                 kProgramsBegin
-//     | slot 0 | slot 1 | ...  | pinned 0 | pinned 1 | ... |  Linux's programs, heaps, libraries
+//     device_base       pinned_base                   kManagedBegin    kProgramsBegin
+//     | slot 0 | slot 1 | ...  | pinned 0 | pinned 1 | ... | managed   |  Linux's programs, heaps, libraries
+//
+// Managed memory whose pages move has a range of its own, which all sessions of a process share
+// (coroutine_runtime/managed_memory.h).
 #pragma once
 
 #include <cstddef>
@@ -13,6 +16,8 @@ namespace detshare {
 
 // The lowest address at which Linux loads position-independent programs.
 inline constexpr uint64_t kProgramsBegin = 0x550000000000;
+inline constexpr uint64_t kManagedBegin = 0x510000000000,
+                          kManagedBytes = kProgramsBegin - kManagedBegin;
 
 struct AddressWindows {
 #if defined(__SANITIZE_ADDRESS__)

@@ -10,7 +10,9 @@
 namespace detshare {
 namespace {
 
-constexpr uint64_t kMaxAlignment = 4096;
+// Programs access variables in wider units than their types, since NVIDIA's driver aligns them to more
+// than they ask for.
+constexpr uint64_t kMinAlignment = 256, kMaxAlignment = 4096;
 
 }  // namespace
 
@@ -25,7 +27,7 @@ absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
   ManagedBlock block;
   uint64_t end = 0;
   for (const ManagedVariable& variable : variables) {
-    const uint64_t unit = std::min(std::max<uint64_t>(variable.alignment, 1), kMaxAlignment);
+    const uint64_t unit = std::clamp(variable.alignment, kMinAlignment, kMaxAlignment);
     const uint64_t begin = (end + unit - 1) / unit * unit;
     if (__builtin_add_overflow(begin, variable.bytes, &end) || end > INT64_MAX)
       return CudaError(kCudaErrorOutOfMemory, "managed variables that are too large");

@@ -14,6 +14,7 @@
 #include "server/session/code_table.h"
 #include "server/session/context_table.h"
 #include "server/session/graph_table.h"
+#include "server/session/managed_ranges.h"
 #include "server/session/op_name.h"
 #include "server/session/server_options.h"
 #include "server/session/session_images.h"
@@ -50,6 +51,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const SessionConfig& conf
   session->images_ = std::make_unique<SessionImages>();
   for (size_t i = 0; i < config.devices.size(); ++i)
     DETSHARE_RETURN_IF_ERROR(session->OpenDevice(config.devices[i], session->devices_[i]));
+  session->memory_->managed().Open();
   session->current_device_ = session->devices_.empty() ? nullptr : &session->devices_[0];
   return session;
 }
@@ -81,6 +83,7 @@ Session::~Session() {
   for (SessionDevice& device : devices_) {
     if (device.space != nullptr) device.space->WaitForWork();
   }
+  if (memory_ != nullptr) memory_->managed().End();
   // Spaces end before the coroutines: queued work of a faulted space writes to the coroutine's
   // fences.
   for (SessionDevice& device : devices_) device.space.reset();

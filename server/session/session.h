@@ -25,6 +25,7 @@ class CodeTable;
 class ContextTable;
 class Executor;
 class GraphTable;
+class Parking;
 class RingReader;
 class SessionImages;
 class SessionMemory;

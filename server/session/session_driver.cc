@@ -18,6 +18,7 @@
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
 #include "server/session/code_table.h"
+#include "server/session/managed_ranges.h"
 #include "server/session/op_name.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -86,8 +87,9 @@ SessionCounters SessionDriver::counters() const {
   const Session& session = *session_;
   SessionCounters counters;
   counters.pinned_memory = session.memory().pinned().bytes_in_use();
-  counters.device_memory =
-      session.images().array_bytes() + session.memory().virtual_memory().bytes();
+  counters.device_memory = session.images().array_bytes() +
+                           session.memory().virtual_memory().bytes() +
+                           session.memory().managed().bytes_in_use();
   counters.swap = swap_->counters();
   counters.code_bytes = session.code().received_bytes();
   for (const SessionDevice& device : session.devices()) {

@@ -7,6 +7,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
 #include "server/session/ipc_memory.h"
+#include "server/session/managed_ranges.h"
 #include "server/session/peer_access.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -34,6 +35,7 @@ SessionMemory::SessionMemory(const SessionConfig& config, const ServerOptions& o
     : region_(region),
       devices_(devices),
       pinned_(std::make_unique<PinnedMemory>(devices, MakeWindow(config, options), config.label)),
+      managed_(std::make_unique<ManagedRanges>(devices, config.directory, config.owner)),
       peer_access_(std::make_unique<PeerAccess>()),
       virtual_memory_(std::make_unique<VirtualMemory>(devices)),
       ipc_(std::make_unique<IpcMemory>(devices, *config.shared_memory_objects, config.owner.uid)) {}

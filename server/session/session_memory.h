@@ -12,6 +12,7 @@
 namespace detshare {
 
 class IpcMemory;
+class ManagedRanges;
 class PeerAccess;
 class PinnedMemory;
 class SharedRegion;
@@ -32,6 +33,8 @@ class SessionMemory {
 
   PinnedMemory& pinned() { return *pinned_; }
   const PinnedMemory& pinned() const { return *pinned_; }
+  ManagedRanges& managed() { return *managed_; }
+  const ManagedRanges& managed() const { return *managed_; }
   VirtualMemory& virtual_memory() { return *virtual_memory_; }
   const VirtualMemory& virtual_memory() const { return *virtual_memory_; }
   IpcMemory& ipc() { return *ipc_; }
@@ -53,6 +56,7 @@ class SessionMemory {
   SharedRegion& region_;
   std::vector<SessionDevice>& devices_;
   const std::unique_ptr<PinnedMemory> pinned_;
+  const std::unique_ptr<ManagedRanges> managed_;
   const std::unique_ptr<PeerAccess> peer_access_;
   std::unique_ptr<VirtualMemory> virtual_memory_;
   std::unique_ptr<IpcMemory> ipc_;

@@ -9,7 +9,7 @@
 namespace detshare {
 namespace {
 
-TEST_CASE("The ABI version is the one that these offsets belong to") { REQUIRE(kAbiVersion == 5); }
+TEST_CASE("The ABI version is the one that these offsets belong to") { REQUIRE(kAbiVersion == 6); }
 
 TEST_CASE("The session header keeps its layout") {
   CHECK(std::is_standard_layout_v<SessionHeader>);

@@ -230,6 +230,11 @@ absl::Status CudaAddressSpace::UnregisterHost(void* memory) {
   return absl::OkStatus();
 }
 
+absl::Status CudaAddressSpace::UseManaged(const ManagedMemory::Range& range) {
+  AddGlobal(range.address, range.bytes);
+  return absl::OkStatus();
+}
+
 template <typename Ranges>
 bool CudaAddressSpace::Covers(const Ranges& ranges, DeviceAddress address, uint64_t bytes,
                               bool write) {

@@ -49,6 +49,8 @@ class CudaAddressSpace final : public AddressSpace {
   absl::StatusOr<PhysicalRange> Behind(DeviceAddress address) const override;
   absl::Status RegisterHost(void* memory, uint64_t bytes) override;
   absl::Status UnregisterHost(void* memory) override;
+  absl::Status UseManaged(const ManagedMemory::Range& range) override;
+  void LeaveManaged(const ManagedMemory::Range& range) override { RemoveGlobal(range.address); }
   bool Contains(DeviceAddress address, uint64_t bytes, bool write = false) const override;
   absl::Status fault() const override {
     return parts_.context.lost() ? parts_.context.FaultOf(*this) : absl::OkStatus();

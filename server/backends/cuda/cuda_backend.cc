@@ -1,17 +1,33 @@
 #include "server/backends/cuda/cuda_backend.h"
 
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_device.h"
+#include "server/backends/cuda/cuda_managed_memory.h"
 #include "server/backends/cuda/driver_api.h"
 #include "server/backends/cuda/driver_output.h"
 #include "server/backends/cuda/other_sharing.h"
+#include "server/backends/cuda/uvm_sharing.h"
 
 namespace detshare {
+namespace {
+
+// Gives the devices managed memory, if the kernel module and all of them can share it.
+void ShareMemory(const std::vector<std::unique_ptr<cuda::CudaDevice>>& devices,
+                 const ManagedWindow& window) {
+  std::vector<cuda::CudaContext*> contexts;
+  for (const auto& device : devices) contexts.push_back(&device->context());
+  const std::shared_ptr<ManagedMemory> memory =
+      cuda::CudaManagedMemory::Create(std::move(contexts), window);
+  for (const auto& device : devices) device->set_managed_memory(memory);
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const CudaOptions& options) {
   DETSHARE_RETURN_IF_ERROR(RefuseMps(MpsPipeDirectory()));
@@ -30,6 +46,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const Cud
                                             name == nullptr ? "unknown error" : name));
   };
   cuda::DriverOutput::Get();  // from the first text on
+  if (options.managed.bytes != 0) cuda::ShareManagedMemory();
   if (CUresult result = api->cuInit(0); result != CUDA_SUCCESS) {
     absl::Status status = absent(result, "cuInit");
     if (result == CUDA_ERROR_NO_DEVICE) return status;
@@ -40,13 +57,14 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const Cud
     return absent(result, "cuDeviceGetCount");
   }
   const auto registry = std::make_shared<cuda::HostRegistry>();
-  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::unique_ptr<cuda::CudaDevice>> made;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::CudaDevice> device,
+    DETSHARE_ASSIGN_OR_RETURN(made.emplace_back(),
                               cuda::CudaDevice::Create(api, registry, ordinal, options));
-    devices.push_back(std::move(device));
   }
-  return devices;
+  if (options.managed.bytes != 0) ShareMemory(made, options.managed);
+  return std::vector<std::unique_ptr<Device>>(std::make_move_iterator(made.begin()),
+                                              std::make_move_iterator(made.end()));
 }
 
 }  // namespace detshare

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/managed_addresses.h"
 
 namespace detshare {
 
@@ -26,6 +27,7 @@ struct CudaOptions {
                        kUsualConnections = 8;  // the most, and the driver's own
   // A directory of this daemon's processes that use the GPUs; "": this is the only one.
   std::string shared_directory;
+  ManagedWindow managed;  // no bytes: no managed memory
 };
 
 // Returns one device for each GPU that the driver shows, in its order. The daemon's

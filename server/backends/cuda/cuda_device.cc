@@ -104,6 +104,10 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   return self;
 }
 
+CUdevice DriverPlace(ManagedPlace place) {
+  return place != nullptr ? static_cast<const CudaDevice*>(place)->context().device : CU_DEVICE_CPU;
+}
+
 void CudaDevice::KeepOrdinary(bool keep) {
   if (context_->ordinary.slice != nullptr) context_->ordinary.slice->Keep(keep);
 }

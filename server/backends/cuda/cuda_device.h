@@ -63,6 +63,13 @@ class CudaDevice final : public Device {
   absl::Status health() const override { return context_->health(); }
   ImageDevice* images() override { return images_.get(); }
   TensorMapEncoder* tensor_maps() override { return tensor_maps_.get(); }
+  ManagedMemory* managed_memory() override { return managed_memory_.get(); }
+
+  CudaContext& context() const { return *context_; }
+  // Call it before other threads use the device.
+  void set_managed_memory(std::shared_ptr<ManagedMemory> memory) {
+    managed_memory_ = std::move(memory);
+  }
 
  private:
   CudaDevice(std::shared_ptr<const DriverApi> api, std::shared_ptr<HostRegistry> registry)
@@ -78,7 +85,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<CudaContext> context_;
   std::unique_ptr<DeferredReclaimer> reclaimer_;
   std::unique_ptr<CudaImages> images_;
-  std::unique_ptr<CudaTensorMaps> tensor_maps_;  // null: the GPU has none
+  std::unique_ptr<CudaTensorMaps> tensor_maps_;    // null: the GPU has none
+  std::shared_ptr<ManagedMemory> managed_memory_;  // of all devices; null: it cannot be shared
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;
   std::unique_ptr<CudaPartition> urgent_;    // null: the device cannot preempt
@@ -90,5 +98,8 @@ class CudaDevice final : public Device {
   CUstream zeroing_stream_ = nullptr;  // null: new memory is zero
   Mutex limits_mutex_;
 };
+
+// The place as the driver's functions take it: a device, or CU_DEVICE_CPU.
+CUdevice DriverPlace(ManagedPlace place);
 
 }  // namespace detshare::cuda

@@ -10,6 +10,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/array_copy.h"
+#include "server/backends/cuda/cuda_device.h"
 #include "server/backends/cuda/cuda_graph.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/launch_attributes.h"
@@ -436,6 +437,16 @@ absl::Status CudaQueue::Fill(AddressSpace& any_space, const FillRequest& request
         FillRow(space, request.address + row * request.pitch, request.width, request.value, bytes));
   }
   return absl::OkStatus();
+}
+
+absl::Status CudaQueue::Prefetch(AddressSpace& space, const PrefetchRequest& request) {
+  const Submission submission(*this, space);
+  const CUresult result = context_.api.cuMemPrefetchAsync(
+      request.address, request.bytes, DriverPlace(request.place), state_->stream);
+  // It is a hint: what the driver refuses stays where it is.
+  return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE
+             ? absl::OkStatus()
+             : context_.Check(result, "cuMemPrefetchAsync");
 }
 
 // ---- order

@@ -127,6 +127,9 @@ namespace detshare::cuda {
   X(cuDeviceGetTexture1DLinearMaxWidth, 11010)                  \
   X(cuMemAlloc, 3020)                                           \
   X(cuMemFree, 3020)                                            \
+  X(cuMemAllocManaged, 6000)                                    \
+  X(cuMemAdvise, 8000)                                          \
+  X(cuMemPrefetchAsync, 8000)                                   \
   X(cuArray3DCreate, 3020)                                      \
   X(cuArrayDestroy, 2000)                                       \
   X(cuMipmappedArrayCreate, 5000)                               \

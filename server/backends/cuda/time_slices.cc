@@ -1,10 +1,8 @@
 #include "server/backends/cuda/time_slices.h"
 
-#include <dlfcn.h>
 #include <sys/ioctl.h>
 
 #include <cerrno>
-#include <cstdarg>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -65,15 +63,9 @@ Recording& TheRecording() {
   return *recording;
 }
 
-using Ioctl = int (*)(int, unsigned long, void*);
+}  // namespace
 
-Ioctl NextIoctl() {
-  static const auto next = reinterpret_cast<Ioctl>(dlsym(RTLD_NEXT, "ioctl"));
-  return next;
-}
-
-// Notes the group if the call has created one.
-void Look(int descriptor, unsigned long request, const void* argument) {
+void NoteChannelGroup(int descriptor, unsigned long request, const void* argument) {
   if (_IOC_TYPE(request) != kIoctlType || _IOC_NR(request) != kRmAlloc || argument == nullptr)
     return;
   uint32_t status = 1;
@@ -93,8 +85,6 @@ void Look(int descriptor, unsigned long request, const void* argument) {
   if (recording.on) recording.groups.emplace_back(descriptor, call.client, call.object);
 }
 
-}  // namespace
-
 absl::Status ChannelGroup::Control(uint32_t command, uint64_t* microseconds) const {
   ControlParameters call{};
   call.client = client_;
@@ -102,7 +92,7 @@ absl::Status ChannelGroup::Control(uint32_t command, uint64_t* microseconds) con
   call.command = command;
   call.parameters = reinterpret_cast<uint64_t>(microseconds);
   call.parameter_bytes = sizeof *microseconds;
-  if (NextIoctl()(descriptor_, _IOWR(kIoctlType, kRmControl, ControlParameters), &call) != 0)
+  if (ioctl(descriptor_, _IOWR(kIoctlType, kRmControl, ControlParameters), &call) != 0)
     return absl::ErrnoToStatus(errno, "the kernel module refuses a control call");
   if (call.status != 0) {
     return absl::UnavailableError(absl::StrFormat(
@@ -142,18 +132,3 @@ std::vector<ChannelGroup> ChannelGroupRecorder::compute_groups() const {
 }
 
 }  // namespace detshare::cuda
-
-// Called instead of the C library's function by everything in the process, libcuda included.
-extern "C" int ioctl(int descriptor, unsigned long request, ...) noexcept {
-  va_list arguments;
-  va_start(arguments, request);
-  void* const argument = va_arg(arguments, void*);
-  va_end(arguments);
-  const int result = detshare::cuda::NextIoctl()(descriptor, request, argument);
-  if (result == 0) {
-    const int before = errno;
-    detshare::cuda::Look(descriptor, request, argument);
-    errno = before;
-  }
-  return result;
-}

@@ -1,12 +1,11 @@
 // The time slices of channel groups: how long the hardware lets the work of one context run before
-// it gives a turn to another context. This is the only file that talks to the kernel module.
+// it gives a turn to another context.
 //
 // libcuda makes each context with one channel group for compute, and gives the group a slice of
 // 2,048 us. The process that made a context may change the slice, without privileges. It makes the
 // control call on libcuda's own descriptor of /dev/nvidiactl; the kernel module refuses it on any
-// other. So the daemon looks at the calls by which libcuda creates groups: its executable exports a
-// function `ioctl`, which the dynamic linker finds before the C library's. A slice belongs to the
-// group and ends with it. Nothing on the card changes.
+// other. So the daemon looks at the calls by which libcuda creates groups (kernel_calls.cc). A slice
+// belongs to the group and ends with it. Nothing on the card changes.
 //
 // Structures and numbers are those of NVIDIA's open kernel modules, release 580
 // (src/common/sdk/nvidia/inc/nvos.h, ctrl/ctrla06c.h, class/cla06c.h, alloc/alloc_channel.h).
@@ -52,5 +51,8 @@ class ChannelGroupRecorder {
   // see libcuda's calls.
   std::vector<ChannelGroup> compute_groups() const;
 };
+
+// For kernel_calls.cc: notes the group if the call, which has succeeded, has created one.
+void NoteChannelGroup(int descriptor, unsigned long request, const void* argument);
 
 }  // namespace detshare::cuda

@@ -310,6 +310,7 @@ class SoftDevice final : public Device {
 
   absl::Status health() const override { return absl::OkStatus(); }
   ImageDevice* images() override { return &images_; }
+  ManagedMemory* managed_memory() override { return core_.options.managed_memory.get(); }
   TensorMapEncoder* tensor_maps() override {
     const bool supported =
         AttributeOf(core_.properties, CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED) != 0;

@@ -295,6 +295,12 @@ class SoftAddressSpace final : public AddressSpace {
   }
   absl::Status RegisterHost(void* memory, uint64_t bytes) override;
   absl::Status UnregisterHost(void* memory) override;
+  absl::Status UseManaged(const ManagedMemory::Range& range) override {
+    return RegisterHost(reinterpret_cast<void*>(range.address), range.bytes);
+  }
+  void LeaveManaged(const ManagedMemory::Range& range) override {
+    UnregisterHost(reinterpret_cast<void*>(range.address)).IgnoreError();
+  }
   bool Contains(DeviceAddress address, uint64_t bytes, bool write = false) const override {
     return state_->ranges().Covers(address, bytes, write);
   }

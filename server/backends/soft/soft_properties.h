@@ -21,6 +21,8 @@ struct SoftDeviceOptions {
   int worker_threads = 0;  // 0: one for each core
   // The number of warp instructions that a block executes before other work gets its turn.
   uint64_t quantum = 20'000;
+  std::shared_ptr<ManagedMemory>
+      managed_memory;  // of all devices of the daemon; null: there is none
   // For tests: kernels run on when their session has ended, as on a real GPU.
   bool kernels_outlive_sessions = false;
   // Gets a line for every fault and every image that does not load. Called on any thread. Null: the

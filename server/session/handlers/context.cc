@@ -13,6 +13,7 @@
 #include "server/session/graph_table.h"
 #include "server/session/handlers/common.h"
 #include "server/session/ipc_memory.h"
+#include "server/session/managed_ranges.h"
 #include "server/session/peer_access.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/session_images.h"
@@ -41,6 +42,7 @@ Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId con
   session.memory().ipc().EndContext(context);
   session.code().RemoveLibrariesOf(context);
   session.memory().pinned().FreeOf(context);
+  session.memory().managed().FreeOf(context);
   session.memory().peer_access().ForgetContext(context);
   session.contexts().Forget(context);
   reply.Send(status);

@@ -1,4 +1,4 @@
-// Pinned host memory.
+// Pinned host memory, and the end of managed memory.
 #include <limits.h>
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "proto/wire/memory.h"
 #include "server/session/handlers/common.h"
+#include "server/session/managed_ranges.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/session_memory.h"
 #include "server/shared_memory/client_file.h"
@@ -24,7 +25,10 @@ Task<void> FreeWhenIdle(Session& session, uint64_t address, Reply reply) {
   }
   // When work is lost, the memory stays until the session ends, because a device may still write to
   // it.
-  if (status.ok()) session.memory().pinned().Free(address);
+  if (status.ok()) {
+    session.memory().pinned().Free(address);
+    session.memory().managed().Free(address);
+  }
   reply.Send(status);
 }
 
@@ -73,8 +77,10 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
 void cuMemFreeHost(Session& session, const wire::cuMemFreeHost& args, Payload, Reply& reply) {
   // Disown() makes the address unknown at once, so a second free of it fails. The address is reused
   // only after the wait.
-  if (!session.memory().pinned().Disown(args.address)) {
-    return reply.Send(CudaError(kCudaErrorInvalidValue, "not pinned memory of this session"));
+  if (!session.memory().pinned().Disown(args.address) &&
+      !session.memory().managed().Disown(args.address)) {
+    return reply.Send(
+        CudaError(kCudaErrorInvalidValue, "not pinned or managed memory of this session"));
   }
   session.executor().Spawn(FreeWhenIdle(session, args.address, std::move(reply)));
 }

@@ -17,7 +17,7 @@ AddressWindows Usual(int slots) {
 void CheckApart(const AddressWindows& windows) {
   const uint64_t slots = static_cast<uint64_t>(windows.slots);
   CHECK(windows.device_base + slots * windows.device_bytes <= windows.pinned_base);
-  CHECK(windows.pinned_base + slots * windows.pinned_bytes <= kProgramsBegin);
+  CHECK(windows.pinned_base + slots * windows.pinned_bytes <= kManagedBegin);
 }
 
 TEST_CASE("Sixty-four sessions of a large card have a terabyte each, nearly") {

@@ -70,7 +70,7 @@ TEST_CASE("Managed variables lie in pinned memory that the client can map") {
   CHECK(first == "first");
   CHECK(place.bytes == 3);
   CHECK(place.address == loaded.body.managed_address);
-  CHECK(loaded.variables[1].second.address == place.address + 8);
+  CHECK(loaded.variables[1].second.address == place.address + 256);
   CHECK(loaded.body.managed_file_bytes == 4096);
   CHECK(std::filesystem::file_size(client.directory + "/pinned." +
                                    std::to_string(loaded.body.managed_file)) == 4096);
@@ -83,13 +83,13 @@ TEST_CASE("Managed variables lie in pinned memory that the client can map") {
   wire::cuLibraryGetGlobal_Reply where{};
   REQUIRE(global.body().size() == sizeof(where));
   std::memcpy(&where, global.body().data(), sizeof(where));
-  CHECK(where.address == place.address + 8);
+  CHECK(where.address == place.address + 256);
   CHECK(where.bytes == 100);
   CHECK(client.ring->Call(Op::cuMemcpyAsync,
-                          client.CopyOf({place.address + 8, wire::kAddress, 0},
+                          client.CopyOf({place.address + 256, wire::kAddress, 0},
                                         {place.address, wire::kAddress, 0}, 3, 1)) == 0);
   CHECK(client.Synchronize(1) == 0);
-  CHECK(std::memcmp(reinterpret_cast<const void*>(place.address + 8), "abc", 3) == 0);
+  CHECK(std::memcmp(reinterpret_cast<const void*>(place.address + 256), "abc", 3) == 0);
 
   // No call can free it, and it ends with the library.
   CHECK(client.ring->Call(Op::cuMemFreeHost, wire::cuMemFreeHost{place.address}) ==
