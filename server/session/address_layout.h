@@ -16,7 +16,7 @@ namespace detshare {
 
 // The lowest address at which Linux loads position-independent programs.
 inline constexpr uint64_t kProgramsBegin = 0x550000000000;
-inline constexpr uint64_t kManagedBegin = 0x510000000000,
+inline constexpr uint64_t kManagedBegin = 0x530000000000,
                           kManagedBytes = kProgramsBegin - kManagedBegin;
 
 struct AddressWindows {
