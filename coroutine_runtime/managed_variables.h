@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,14 +21,14 @@ struct ManagedVariable {
 
 struct ManagedPlaces {
   std::vector<uint64_t> addresses;  // one per variable
-  // The memory is new, so the device writes the initial contents. If false, they were written when
-  // the same code was loaded for another device of the session.
-  bool fresh = true;
+  // Takes the initial contents of a variable, by its index. They may be shorter than the variable,
+  // whose other bytes are zero. Null: nobody wants them, because the same code was loaded for another
+  // device of the session before.
+  std::function<void(size_t variable, std::string_view contents)> initialize;
 };
 
-// Places the variables of one library in host memory that the address space can access and that
-// this process may write. Called during Device::LoadLibrary, at most once. Null: the library must
-// not have such variables.
+// Places the variables of one library in memory that the address space can access. Called during
+// Device::LoadLibrary, at most once. Null: the library must not have such variables.
 using PlaceManaged =
     std::function<absl::StatusOr<ManagedPlaces>(absl::Span<const ManagedVariable> variables)>;
 

@@ -17,8 +17,10 @@
 #include "client_shim/code/code_choice.h"
 #include "client_shim/code/nvrtc_code.h"
 #include "client_shim/memory/host_memory.h"
+#include "client_shim/memory/managed_mapping.h"
 #include "client_shim/memory/pointer_map.h"
 #include "client_shim/objects/current_context.h"
+#include "client_shim/objects/waits.h"
 #include "proto/content_hash.h"
 #include "proto/images/image_kind.h"
 #include "proto/wire/launch.h"
@@ -87,34 +89,42 @@ constexpr uint64_t kAskedImageBytes = 64 << 10;
 CUresult AdoptManaged(Library& library, uint16_t device, const wire::cuLibraryLoadData_Reply& fixed,
                       ReplyReader& reader) {
   if (fixed.managed_count == 0 || library.managed_address != 0) return CUDA_SUCCESS;
+  const bool moves = fixed.managed_file == wire::kManagedRange;
+  if (moves ? !MapManagedRange({fixed.managed_address, fixed.managed_bytes})
+            : !MapPinnedFile(fixed.managed_file, fixed.managed_address, fixed.managed_bytes)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  library.managed_address = fixed.managed_address;
+  library.managed_bytes = fixed.managed_bytes;
+  library.managed_moves = moves;
   std::vector<Allocation> variables;
   for (uint32_t i = 0; i < fixed.managed_count; ++i) {
     wire::ManagedVariable variable;
-    std::string_view name;
+    std::string_view name, contents;
     if (!reader.Struct(&variable) || !reader.Bytes(variable.name_bytes, &name) ||
-        variable.address - fixed.managed_address > fixed.managed_file_bytes ||
-        variable.bytes > fixed.managed_file_bytes - (variable.address - fixed.managed_address)) {
+        !reader.Bytes(variable.contents_bytes, &contents) || contents.size() > variable.bytes ||
+        variable.address - fixed.managed_address > fixed.managed_bytes ||
+        variable.bytes > fixed.managed_bytes - (variable.address - fixed.managed_address)) {
       return Malformed(Op::cuLibraryLoadData);
     }
+    memcpy(reinterpret_cast<void*>(variable.address), contents.data(), contents.size());
     library.managed.emplace(name, Global{variable.address, variable.bytes});
     Allocation allocation;
     allocation.kind = MemoryKind::kManaged;
     allocation.device = device;
     allocation.address = allocation.gpu_address = allocation.host_address = variable.address;
     allocation.bytes = variable.bytes;
+    allocation.migrates = moves;
     variables.push_back(allocation);
   }
-  if (!MapPinnedFile(fixed.managed_file, fixed.managed_address, fixed.managed_file_bytes))
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  library.managed_address = fixed.managed_address;
-  library.managed_bytes = fixed.managed_file_bytes;
   for (const Allocation& variable : variables) pointers().Add(variable);
   return CUDA_SUCCESS;
 }
 
-// Needs library.mutex. Called before the library is unloaded from its last device. Work that still
-// uses the variables has the daemon's mapping.
+// Needs library.mutex. Called before the library is unloaded from its last device.
 void DropManaged(Library& library) {
+  // Pages that move are gone with the mapping. Other memory the daemon has mapped, too.
+  if (library.managed_address != 0 && library.managed_moves) SynchronizeContexts();
   for (const auto& [name, variable] : library.managed) {
     Allocation taken;
     pointers().Take(variable.address, MemoryKind::kManaged, &taken);
@@ -143,6 +153,7 @@ CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args
   const auto begin = std::chrono::steady_clock::now();
   payload.push_back({library.options.data(), library.options.size() * sizeof(wire::JitOption)});
   args.context = library.context_id;
+  args.maps_managed = ManagedPagesMove();
   args.jit_option_count = static_cast<uint32_t>(library.options.size());
   for (const LibraryId id : library.ids) {
     if (id != 0) args.sibling = id;
@@ -719,7 +730,7 @@ void RetireModules(ContextId context) {
   objects().contexts.ForEach([&](Context& other) {
     if (other.id.load(std::memory_order_acquire) != 0) in_use[other.device] = true;
   });
-  // The daemon has unloaded the spare libraries of the context.
+  // The daemon unloads the spare libraries of the context.
   const auto over = [&](const SpareLibrary& spare) {
     return spare.context == 0 ? !in_use[spare.device] : spare.context == context;
   };

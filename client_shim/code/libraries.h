@@ -90,6 +90,7 @@ struct Library {
   // holds them.
   std::map<std::string, Global, std::less<>> managed;
   uint64_t managed_address = 0, managed_bytes = 0;
+  bool managed_moves = false;      // the pages move between CPU and GPU
   std::vector<std::string> names;  // of its kernels, in the library's order
   // These two decide whether the library becomes a spare one when it is unloaded
   // (spare_libraries.h).
@@ -181,7 +182,7 @@ CUresult GetManaged(Library& library, std::string_view name, Global* global);
 CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute,
                             int value);
 
-// Ends the modules of context life `context`, which is over in the daemon. Unloads the libraries of
+// Ends the modules of context life `context`, whose work is complete. Unloads the libraries of
 // a device that has no context left; their next use there loads them again, so that their globals
 // have their initial values.
 void RetireModules(ContextId context);

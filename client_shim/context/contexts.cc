@@ -56,10 +56,10 @@ CUresult End(Context& context) {
   if (id == 0) return CUDA_SUCCESS;  // another thread was first
   ForgetGraphMemory(id);
   ForgetMemoryOf(id);
+  RetireModules(id);
   const CUresult result =
       session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
   RetireStreamsAndEvents(id);
-  RetireModules(id);
   Forget(context);
   // Contexts that stand for a part of this one end with it.
   objects().contexts.ForEach([id](Context& other) {

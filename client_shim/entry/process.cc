@@ -8,6 +8,7 @@
 
 #include "client_shim/base/gate.h"
 #include "client_shim/memory/host_memory.h"
+#include "client_shim/memory/managed_mapping.h"
 #include "client_shim/memory/memory_pools.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/transport/connection.h"
@@ -46,6 +47,7 @@ void AfterForkInChild() {
 void TearDown() {
   if (g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
   g_session->DrainOutput();
+  EndManagedMappings();
   FinishReadDigest();
   g_dead.store(true, std::memory_order_relaxed);
   g_gate.store(CUDA_ERROR_DEINITIALIZED, std::memory_order_release);

@@ -14,6 +14,7 @@
 #include "client_shim/memory/mapping_keeper.h"
 #include "client_shim/transport/session.h"
 #include "proto/managed_socket.h"
+#include "proto/wire/context.h"
 #include "proto/wire/memory.h"
 
 namespace detshare::shim {
@@ -63,8 +64,18 @@ int Receive(int connection) {
   return descriptor;
 }
 
-// Needs the mutex. Maps a range of the daemon. Returns false if that fails.
-bool Map(Source& from, const wire::cuMemAllocManaged_Reply& range) {
+// Needs the mutex. Returns whether there is a connection.
+bool Connected(Source& from) {
+  if (!from.tried) {
+    from.tried = true;
+    from.connection = Connect();
+  }
+  return from.connection >= 0;
+}
+
+// Needs the mutex, and a connection. Maps a range of the daemon. Returns false if that fails.
+bool Map(Source& from, const ManagedMapping& range) {
+  if (range.address % kPageBytes != 0 || range.bytes % kPageBytes != 0) return false;
   if (from.descriptor < 0) {
     from.descriptor = Receive(from.connection);
     if (from.descriptor < 0) {
@@ -89,25 +100,38 @@ bool Map(Source& from, const wire::cuMemAllocManaged_Reply& range) {
 
 }  // namespace
 
+bool ManagedPagesMove() {
+  const std::lock_guard lock(source().mutex);
+  return Connected(source());
+}
+
+void EndManagedMappings() {
+  Source& from = source();
+  const std::unique_lock lock(from.mutex, std::try_to_lock);
+  // A thread that still allocates has work to come.
+  if (!lock.owns_lock() || from.descriptor < 0) return;
+  const wire::cuCtxSynchronize query{0, wire::kQueryWork, {0, kNoFence, 0}};
+  if (session().Call(Op::cuCtxSynchronize, 0, 0, query) == CUDA_SUCCESS)
+    EndMappingKeeper(from.connection);
+}
+
+bool MapManagedRange(const ManagedMapping& range) {
+  const std::lock_guard lock(source().mutex);
+  return Connected(source()) && Map(source(), range);
+}
+
 bool MapManaged(Context& context, uint64_t bytes, ManagedMapping* mapping) {
   Source& from = source();
   const std::lock_guard lock(from.mutex);
-  if (!from.tried) {
-    from.tried = true;
-    from.connection = Connect();
-  }
-  if (from.connection < 0) return false;
+  if (!Connected(from)) return false;
   const ContextId id = context.id.load(std::memory_order_acquire);
   wire::cuMemAllocManaged_Reply range{};
   if (session().Call(Op::cuMemAllocManaged, context.device, id, wire::cuMemAllocManaged{bytes},
                      &range) != CUDA_SUCCESS) {
     return false;
   }
-  if (range.address % kPageBytes == 0 && range.bytes % kPageBytes == 0 && range.bytes >= bytes &&
-      Map(from, range)) {
-    *mapping = {range.address, range.bytes};
-    return true;
-  }
+  *mapping = {range.address, range.bytes};
+  if (range.bytes >= bytes && Map(from, *mapping)) return true;
   session().Call(Op::cuMemFreeHost, context.device, id, wire::cuMemFreeHost{range.address});
   return false;
 }

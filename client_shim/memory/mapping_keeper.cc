@@ -5,15 +5,21 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace detshare::shim {
 namespace {
 
 constexpr size_t kStackBytes = 64 << 10;
+
+// The keeper. 0: there is none. StartMappingKeeper() and EndMappingKeeper() are not called at once.
+int keeper = 0;
 
 // The new process. It has the thread-local memory of the thread that started it, so it calls nothing
 // that could change that, such as errno: none of its calls can fail, except when it ends anyway.
@@ -47,7 +53,15 @@ bool StartMappingKeeper(int connection) {
                         reinterpret_cast<void*>(static_cast<uintptr_t>(connection)));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) munmap(stack, kStackBytes);
+  keeper = std::max(pid, 0);
   return pid >= 0;
+}
+
+void EndMappingKeeper(int connection) {
+  if (keeper == 0) return;
+  shutdown(connection, SHUT_RDWR);
+  waitpid(keeper, nullptr, __WCLONE);
+  keeper = 0;
 }
 
 }  // namespace detshare::shim

@@ -11,8 +11,12 @@
 
 namespace detshare::shim {
 
-// Starts the process, which ends when the other end of the connection is closed. Returns false if it
+// Starts the process, which ends when the connection is closed, at either end. Returns false if it
 // cannot be started.
 bool StartMappingKeeper(int connection);
+
+// Closes the connection of the process that was started, and waits for the end of that process. Only
+// the process that has started it may call this.
+void EndMappingKeeper(int connection);
 
 }  // namespace detshare::shim

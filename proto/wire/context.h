@@ -20,10 +20,13 @@ struct cuCtxDestroy_v2 {
 //
 // kFlushOutput: waits for nothing, but for the text of kernels that have completed, which is in the
 // text ring when the reply comes. The context and the signal are not looked at.
-inline constexpr uint32_t kFlushOutput = 1;
+//
+// kQueryWork: waits for nothing. The result is CUDA_SUCCESS if no work of the session is queued or
+// running, else CUDA_ERROR_NOT_READY. The context and the signal are not looked at.
+inline constexpr uint32_t kFlushOutput = 1, kQueryWork = 2;
 struct cuCtxSynchronize {
   ContextId context;
-  uint32_t flags;  // 0 or kFlushOutput
+  uint32_t flags;  // 0 or one of these
   Signal signal;
 };
 

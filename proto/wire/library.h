@@ -17,7 +17,9 @@ struct cuLibraryLoadData {
   uint64_t error_log_bytes;  // the size of the caller's buffer for the error log
   uint32_t source;           // ImageSource
   LibraryId sibling;         // the library on another device, to share managed variables; 0: none
-  uint8_t hash[32];          // see ImageSource
+  uint32_t maps_managed;     // 1: the client has the connection that cuMemAllocManaged needs
+  uint32_t reserved;
+  uint8_t hash[32];  // see ImageSource
 };
 enum ImageSource : uint32_t {
   // The image is in the payload.
@@ -36,7 +38,7 @@ struct JitOption {
   uint32_t value;
 };
 // Followed by info_log_bytes and then error_log_bytes of text, then managed_count times
-// (ManagedVariable, its name). Also sent when the call fails.
+// (ManagedVariable, its name, its contents). Also sent when the call fails.
 struct cuLibraryLoadData_Reply {
   LibraryId library;
   uint32_t kernel_count;
@@ -44,10 +46,12 @@ struct cuLibraryLoadData_Reply {
   uint32_t error_log_bytes;
   uint32_t image_unknown;  // 1: the daemon does not have the image of `hash`
   uint32_t managed_count;
-  // With managed variables: the file that holds them, as in the reply of cuMemHostAlloc. The client
-  // maps it, and unmaps it before it unloads the library from the last device.
+  // With managed variables: the file that holds them, as in the reply of cuMemHostAlloc, or
+  // kManagedRange if they lie in a range as in the reply of cuMemAllocManaged. The client maps the
+  // memory, and writes the contents there. It unmaps the memory before it unloads the library from the
+  // last device, and waits for work that uses a range before that.
   uint64_t managed_address;
-  uint64_t managed_file_bytes;
+  uint64_t managed_bytes;
   uint32_t managed_file;
   // 1: the code has no variables of any kind, so running it leaves nothing behind in the library. 0:
   // it has some, or the daemon did not look, because the image is large.
@@ -55,11 +59,12 @@ struct cuLibraryLoadData_Reply {
 };
 // The daemon looks for variables in images of at most this size.
 inline constexpr uint64_t kSearchedImageBytes = 64 << 10;
+inline constexpr uint32_t kManagedRange = ~0u;
 struct ManagedVariable {
   uint64_t address;
   uint64_t bytes;
   uint32_t name_bytes;
-  uint32_t reserved;
+  uint32_t contents_bytes;  // at most `bytes`; the variable's other bytes are zero already
 };
 
 struct cuLibraryUnload {

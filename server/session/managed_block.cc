@@ -1,11 +1,14 @@
 #include "server/session/managed_block.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
+#include "server/session/managed_ranges.h"
 #include "server/session/pinned_memory.h"
+#include "server/session/session_memory.h"
 
 namespace detshare {
 namespace {
@@ -23,7 +26,8 @@ const ManagedBlock::Variable* ManagedBlock::Find(std::string_view name) const {
 }
 
 absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
-    PinnedMemory& pinned, absl::Span<const ManagedVariable> variables) {
+    SessionMemory& memory, SessionDevice& device, absl::Span<const ManagedVariable> variables,
+    bool moves) {
   ManagedBlock block;
   uint64_t end = 0;
   for (const ManagedVariable& variable : variables) {
@@ -33,13 +37,27 @@ absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
       return CudaError(kCudaErrorOutOfMemory, "managed variables that are too large");
     block.variables.push_back({variable.name, begin, variable.bytes});
   }
-  DETSHARE_ASSIGN_OR_RETURN(const PinnedWindow::Allocation memory,
-                            pinned.Allocate(std::max<uint64_t>(end, 1)));
-  block.memory = memory;
-  for (ManagedBlock::Variable& variable : block.variables) variable.address += memory.address;
+  end = std::max<uint64_t>(end, 1);
+  absl::StatusOr<ManagedMemory::Range> range = absl::UnavailableError("not wanted");
+  if (moves) range = memory.managed().Allocate(device, end);
+  if (range.ok()) {
+    block.address = range->address;
+    block.bytes = range->bytes;
+  } else {
+    DETSHARE_ASSIGN_OR_RETURN(const PinnedMemory::Allocation pinned, memory.pinned().Allocate(end));
+    memset(reinterpret_cast<void*>(pinned.address), 0, end);
+    block.address = pinned.address;
+    block.bytes = pinned.file_bytes;
+    block.file = pinned.file;
+  }
+  for (ManagedBlock::Variable& variable : block.variables) variable.address += block.address;
   return std::shared_ptr<const ManagedBlock>(new ManagedBlock(std::move(block)),
-                                             [&pinned](const ManagedBlock* ended) {
-                                               pinned.Free(ended->memory.address);
+                                             [&memory](const ManagedBlock* ended) {
+                                               if (ended->file == wire::kManagedRange) {
+                                                 memory.managed().Free(ended->address);
+                                               } else {
+                                                 memory.pinned().Free(ended->address);
+                                               }
                                                delete ended;
                                              });
 }
@@ -55,7 +73,6 @@ absl::StatusOr<ManagedPlaces> PlacesIn(const ManagedBlock& block,
   if (!same)
     return CudaError(kCudaErrorNotSupported, "managed variables that differ between devices");
   ManagedPlaces places;
-  places.fresh = false;
   for (const ManagedBlock::Variable& variable : block.variables)
     places.addresses.push_back(variable.address);
   return places;

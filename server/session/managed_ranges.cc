@@ -94,12 +94,11 @@ absl::Status ManagedRanges::Introduce() {
 }
 
 absl::StatusOr<ManagedMemory::Range> ManagedRanges::Allocate(SessionDevice& device,
-                                                             ContextId context, uint64_t bytes) {
+                                                             uint64_t bytes) {
   DETSHARE_RETURN_IF_ERROR(Introduce());
   if (bytes > kMost) return CudaError(kCudaErrorOutOfMemory, "more than any device has");
   const uint64_t whole = (bytes + kBlock - 1) / kBlock * kBlock;
   Allocation allocation;
-  allocation.context = context;
   DETSHARE_ASSIGN_OR_RETURN(allocation.charge, Quota::Take(device.quota, whole));
   absl::StatusOr<ManagedMemory::Range> range = memory_->Reserve(whole);
   if (!range.ok()) return CudaError(kCudaErrorOutOfMemory, std::string(range.status().message()));
@@ -116,6 +115,11 @@ absl::StatusOr<ManagedMemory::Range> ManagedRanges::Allocate(SessionDevice& devi
   return *range;
 }
 
+void ManagedRanges::Own(uint64_t address, ContextId context) {
+  if (const auto found = allocations_.find(address); found != allocations_.end())
+    found->second.context = context;
+}
+
 bool ManagedRanges::Contains(uint64_t address, uint64_t bytes) const {
   const auto next = allocations_.upper_bound(address);
   if (next == allocations_.begin()) return false;
@@ -126,7 +130,7 @@ bool ManagedRanges::Contains(uint64_t address, uint64_t bytes) const {
 
 bool ManagedRanges::Disown(uint64_t address) {
   const auto found = allocations_.find(address);
-  return found != allocations_.end() && std::exchange(found->second.owned, false);
+  return found != allocations_.end() && std::exchange(found->second.context, 0) != 0;
 }
 
 void ManagedRanges::Free(uint64_t address) {
@@ -136,7 +140,7 @@ void ManagedRanges::Free(uint64_t address) {
 void ManagedRanges::FreeOf(ContextId context) {
   for (auto next = allocations_.begin(); next != allocations_.end();) {
     const auto allocation = next++;
-    if (allocation->second.owned && allocation->second.context == context) Drop(allocation);
+    if (allocation->second.context == context) Drop(allocation);
   }
 }
 

@@ -40,11 +40,13 @@ class ManagedRanges {
   // client gets none.
   void Open();
 
-  // Allocates memory on behalf of the context, charged to the device. The client may map it after the
-  // reply. CUDA_ERROR_NOT_SUPPORTED if there is no managed memory or no connection of the client;
-  // CUDA_ERROR_OUT_OF_MEMORY, or the quota's error.
-  absl::StatusOr<ManagedMemory::Range> Allocate(SessionDevice& device, ContextId context,
-                                                uint64_t bytes);
+  // Allocates memory, charged to the device. Its bytes are zero. No context owns the allocation, so no
+  // client can free it until Own(). The client may map it after the reply. CUDA_ERROR_NOT_SUPPORTED if
+  // there is no managed memory or no connection of the client; CUDA_ERROR_OUT_OF_MEMORY, or the
+  // quota's error.
+  absl::StatusOr<ManagedMemory::Range> Allocate(SessionDevice& device, uint64_t bytes);
+  // Makes the context the owner of the allocation that begins there. Its client may then free it.
+  void Own(uint64_t address, ContextId context);
   // Whether [address, address + bytes) lies in an allocation.
   bool Contains(uint64_t address, uint64_t bytes) const;
   // Removes the owner of the allocation that begins there. Returns false if there is none.
@@ -65,8 +67,7 @@ class ManagedRanges {
  private:
   struct Allocation {
     ManagedMemory::Range range;
-    ContextId context = 0;
-    bool owned = true;
+    ContextId context = 0;  // 0: no owner
     QuotaCharge charge;
   };
   using Allocations = std::map<uint64_t, Allocation>;

@@ -298,7 +298,7 @@ class InstantDevice final : public Device {
       const ManagedVariable variables[] = {{"first", 3, 1}, {"second", managed_bytes, 8}};
       const absl::StatusOr<ManagedPlaces> places = place(variables);
       if (!places.ok()) return places.status();
-      if (places->fresh) std::memcpy(reinterpret_cast<void*>(places->addresses[0]), "abc", 3);
+      if (places->initialize) places->initialize(0, "abc");
     }
     logs.info = "compiled";
     libraries.fetch_add(1);

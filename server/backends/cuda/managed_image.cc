@@ -80,11 +80,8 @@ absl::StatusOr<std::optional<std::string>> ManagedScan::Place(
   std::vector<std::string> contents;
   if (!images::PlaceManagedVariables(&elf, places.addresses, &contents, &error))
     return NotSupported(error);
-  if (places.fresh) {
-    for (size_t i = 0; i < contents.size(); ++i) {
-      std::memcpy(reinterpret_cast<void*>(places.addresses[i]), contents[i].data(),
-                  contents[i].size());
-    }
+  if (places.initialize) {
+    for (size_t i = 0; i < contents.size(); ++i) places.initialize(i, contents[i]);
   }
   return elf;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/soft/soft_properties.h"
 
 namespace detshare::soft {
@@ -69,22 +70,29 @@ absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
     if (!address.ok()) return address.status();
     loaded->addresses[i] = *address;
   }
-  bool fill_managed = false;
+  ManagedPlaces places;
   if (!managed.empty()) {
     if (!place)
       return CudaError(kCudaErrorNotSupported, "the session has no place for managed variables");
-    const absl::StatusOr<ManagedPlaces> places = place(managed);
-    if (!places.ok()) return places.status();
-    fill_managed = places->fresh;
+    DETSHARE_ASSIGN_OR_RETURN(places, place(managed));
     for (size_t i = 0, next = 0; i < globals.size(); ++i) {
-      if (globals[i].is_managed) loaded->addresses[i] = places->addresses[next++];
+      if (globals[i].is_managed) loaded->addresses[i] = places.addresses[next++];
     }
   }
-  for (size_t i = 0; i < globals.size(); ++i) {
-    // The memory of other variables is zero already.
-    if (globals[i].is_managed ? !fill_managed : !globals[i].has_initializer) continue;
-    loaded->module->WriteInitialImage(i, loaded->addresses,
-                                      reinterpret_cast<uint8_t*>(loaded->addresses[i]));
+  for (size_t i = 0, next = 0; i < globals.size(); ++i) {
+    const size_t variable = next;
+    if (globals[i].is_managed) ++next;
+    // The memory is zero already.
+    if (!globals[i].has_initializer) continue;
+    if (!globals[i].is_managed) {
+      loaded->module->WriteInitialImage(i, loaded->addresses,
+                                        reinterpret_cast<uint8_t*>(loaded->addresses[i]));
+    } else if (places.initialize) {
+      std::string contents(globals[i].size, 0);
+      loaded->module->WriteInitialImage(i, loaded->addresses,
+                                        reinterpret_cast<uint8_t*>(contents.data()));
+      places.initialize(variable, contents);
+    }
   }
   absl::StatusOr<std::unique_ptr<ptx::Executable>> executable =
       loaded->module->Bind(loaded->addresses);

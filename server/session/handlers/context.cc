@@ -1,6 +1,7 @@
 // Contexts: the handlers wait for their work, destroy them and set limits.
 #include "proto/wire/context.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "coroutine_runtime/device.h"
@@ -64,6 +65,12 @@ void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payl
   if ((args.flags & wire::kFlushOutput) != 0) {
     for (SessionDevice& device : session.devices()) device.device->FlushOutput(*device.space);
     return reply.Send(absl::OkStatus());
+  }
+  if ((args.flags & wire::kQueryWork) != 0) {
+    const bool busy = std::any_of(session.devices().begin(), session.devices().end(),
+                                  [](SessionDevice& device) { return device.space->Busy(); });
+    return reply.Send(busy ? CudaError(kCudaErrorNotReady, "work is queued or running")
+                           : absl::OkStatus());
   }
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
   Fence* fence = nullptr;

@@ -30,9 +30,10 @@ void cuMemAllocManaged(Session& session, const wire::cuMemAllocManaged& args, Pa
   if (absl::Status known = session.UseContext(session.context()); !known.ok())
     return reply.Send(known);
   if (args.bytes == 0) return reply.Send(CudaError(kCudaErrorInvalidValue, "no bytes"));
-  const absl::StatusOr<ManagedMemory::Range> range =
-      session.memory().managed().Allocate(session.device(), session.context(), args.bytes);
+  ManagedRanges& managed = session.memory().managed();
+  const absl::StatusOr<ManagedMemory::Range> range = managed.Allocate(session.device(), args.bytes);
   if (!range.ok()) return reply.Send(range.status());
+  managed.Own(range->address, session.context());
   reply.Send(wire::cuMemAllocManaged_Reply{range->address, range->bytes});
 }
 

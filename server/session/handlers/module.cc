@@ -143,13 +143,20 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   if (!variables.ok()) return reply.Send(variables.status());
   CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
   std::shared_ptr<const ManagedBlock> managed;
+  std::vector<std::string> contents;  // of its variables; empty when another device has them
   const auto place =
       [&](absl::Span<const ManagedVariable> variables) -> absl::StatusOr<ManagedPlaces> {
     managed = session.code().ManagedOf(args.sibling);
     if (managed != nullptr) return PlacesIn(*managed, variables);
-    DETSHARE_ASSIGN_OR_RETURN(managed, MakeManagedBlock(session.memory().pinned(), variables));
+    DETSHARE_ASSIGN_OR_RETURN(
+        managed, MakeManagedBlock(session.memory(), device, variables, args.maps_managed != 0));
+    contents.resize(variables.size());
     absl::StatusOr<ManagedPlaces> places = PlacesIn(*managed, variables);
-    if (places.ok()) places->fresh = true;
+    if (!places.ok()) return places;
+    places->initialize = [&contents](size_t variable, std::string_view bytes) {
+      // npos + 1 is 0.
+      contents[variable] = bytes.substr(0, bytes.find_last_not_of('\0') + 1);
+    };
     return places;
   };
   absl::StatusOr<std::unique_ptr<Library>> library = device.device->LoadLibrary(
@@ -174,9 +181,9 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
         images::HasNoVariables(std::as_bytes(image), ComputeCapability(device));
     if (id.ok() && managed != nullptr) {
       body.managed_count = static_cast<uint32_t>(managed->variables.size());
-      body.managed_address = managed->memory.address;
-      body.managed_file_bytes = managed->memory.file_bytes;
-      body.managed_file = managed->memory.file;
+      body.managed_address = managed->address;
+      body.managed_bytes = managed->bytes;
+      body.managed_file = managed->file;
     }
     if (session.kept_payload() != nullptr && args.source == wire::kImageSent &&
         session.config().image_store != nullptr) {
@@ -192,9 +199,12 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   bytes += logs.error;
   for (uint32_t i = 0; i < body.managed_count; ++i) {
     const ManagedBlock::Variable& variable = managed->variables[i];
+    const std::string_view initial = contents.empty() ? std::string_view() : contents[i];
     Append(&bytes, wire::ManagedVariable{variable.address, variable.bytes,
-                                         static_cast<uint32_t>(variable.name.size()), 0});
+                                         static_cast<uint32_t>(variable.name.size()),
+                                         static_cast<uint32_t>(initial.size())});
     bytes += variable.name;
+    bytes += initial;
   }
   reply.SendBytes(status, AsBytes(bytes));
 }

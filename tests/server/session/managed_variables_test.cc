@@ -17,6 +17,7 @@ struct Loaded {
   int result = 0;
   wire::cuLibraryLoadData_Reply body{};
   std::vector<std::pair<std::string, wire::ManagedVariable>> variables;
+  std::vector<std::string> contents;  // of the variables
 };
 
 Loaded Load(TestClient& client, const std::string& image, uint32_t device = 0,
@@ -46,6 +47,9 @@ Loaded Load(TestClient& client, const std::string& image, uint32_t device = 0,
     REQUIRE(rest.size() >= variable.name_bytes);
     loaded.variables.emplace_back(rest.substr(0, variable.name_bytes), variable);
     rest.remove_prefix(variable.name_bytes);
+    REQUIRE(rest.size() >= variable.contents_bytes);
+    loaded.contents.emplace_back(rest.substr(0, variable.contents_bytes));
+    rest.remove_prefix(variable.contents_bytes);
   }
   CHECK(rest.empty());
   return loaded;
@@ -71,10 +75,14 @@ TEST_CASE("Managed variables lie in pinned memory that the client can map") {
   CHECK(place.bytes == 3);
   CHECK(place.address == loaded.body.managed_address);
   CHECK(loaded.variables[1].second.address == place.address + 256);
-  CHECK(loaded.body.managed_file_bytes == 4096);
+  CHECK(loaded.body.managed_bytes == 4096);
   CHECK(std::filesystem::file_size(client.directory + "/pinned." +
                                    std::to_string(loaded.body.managed_file)) == 4096);
-  CHECK(std::memcmp(reinterpret_cast<const void*>(place.address), "abc", 3) == 0);
+  // The client writes the contents.
+  CHECK(loaded.contents == std::vector<std::string>{"abc", ""});
+  const std::string zeros(256 + 100, 0);
+  CHECK(std::memcmp(reinterpret_cast<const void*>(place.address), zeros.data(), zeros.size()) == 0);
+  std::memcpy(reinterpret_cast<void*>(place.address), "abc", 3);
   CHECK(PinnedBytes(daemon) == 4096);
 
   // The variable can also be found as a global, and is copied like pinned memory.
@@ -111,6 +119,7 @@ TEST_CASE("A library has one set of managed variables for all of its devices") {
   const Loaded two = Load(client, "code managed", 1, one.body.library);
   REQUIRE(two.result == 0);
   CHECK(two.body.managed_address == one.body.managed_address);
+  CHECK(two.contents == std::vector<std::string>{"", ""});
   CHECK(std::memcmp(memory, "xyz", 3) == 0);
   CHECK(PinnedBytes(daemon) == 4096);
 
