@@ -6,6 +6,7 @@
 #include "client_shim/base/thread_state.h"
 #include "client_shim/code/libraries.h"
 #include "client_shim/memory/host_memory.h"
+#include "client_shim/memory/managed_chunks.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/objects/waits.h"
 #include "client_shim/transport/session.h"
@@ -56,6 +57,7 @@ CUresult End(Context& context) {
   if (id == 0) return CUDA_SUCCESS;  // another thread was first
   ForgetGraphMemory(id);
   ForgetMemoryOf(id);
+  ForgetManagedPieces(id);
   RetireModules(id);
   const CUresult result =
       session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "client_shim/memory/host_memory.h"
+#include "client_shim/memory/managed_chunks.h"
 #include "client_shim/memory/managed_mapping.h"
 #include "client_shim/memory/pointer_map.h"
 #include "client_shim/transport/session.h"
@@ -67,22 +68,33 @@ AdviceMap& advice() {
   return *map;
 }
 
+// Allocates memory whose pages move. Returns false if there is none.
+bool AllocateMoving(Context& context, uint64_t bytes, Allocation* allocation) {
+  if (bytes <= kMaxManagedPiece) {
+    allocation->address = AllocateManagedPiece(context, bytes);
+    if (allocation->address == 0) return false;
+  } else {
+    ManagedMapping mapping;
+    if (!MapManaged(context, bytes, &mapping)) return false;
+    allocation->address = allocation->mapping = mapping.address;
+    allocation->mapping_bytes = mapping.bytes;
+  }
+  allocation->kind = MemoryKind::kManaged;
+  allocation->device = context.device;
+  allocation->context = context.id.load(std::memory_order_relaxed);
+  allocation->context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation->gpu_address = allocation->host_address = allocation->window = allocation->address;
+  allocation->bytes = bytes;
+  allocation->migrates = true;
+  return true;
+}
+
 }  // namespace
 
 CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* address) {
-  if (ManagedMapping mapping; MapManaged(context, bytes, &mapping)) {
-    Allocation allocation;
-    allocation.kind = MemoryKind::kManaged;
-    allocation.device = context.device;
-    allocation.context = context.id.load(std::memory_order_relaxed);
-    allocation.context_handle = context.handle.load(std::memory_order_relaxed);
-    allocation.address = allocation.gpu_address = allocation.host_address = mapping.address;
-    allocation.bytes = bytes;
-    allocation.mapping = allocation.window = mapping.address;
-    allocation.mapping_bytes = mapping.bytes;
-    allocation.migrates = true;
+  if (Allocation allocation; AllocateMoving(context, bytes, &allocation)) {
     pointers().Add(allocation);
-    *address = mapping.address;
+    *address = allocation.address;
   } else {
     void* memory;
     const CUresult result =
@@ -104,6 +116,11 @@ CUresult FreeManagedMemory(CUdeviceptr address) {
   }
   // Pages that move are gone with the mapping, and earlier work may still use them.
   if (allocation.migrates) SynchronizeContexts();
+  if (allocation.migrates && allocation.mapping == 0) {
+    FreeManagedPiece(allocation.device, allocation.context, address, allocation.bytes);
+    session().DrainOutput();
+    return session().sticky_error();
+  }
   UnmapHostMemory(allocation);
   const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
                                          wire::cuMemFreeHost{allocation.window});

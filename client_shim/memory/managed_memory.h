@@ -1,6 +1,7 @@
-// Managed memory: host memory that CPU and GPU always see at one address, as on a device with
-// concurrent access. It never migrates, so prefetching and advice change only what later queries
-// about them return.
+// Managed memory: CPU and GPU always see it at one address, as on a device with concurrent access.
+//
+// Its pages move between them if the daemon offers such memory and has room for it. Else it is pinned
+// host memory, where prefetching and advice change only what later queries about them return.
 #pragma once
 
 #include <cstdint>

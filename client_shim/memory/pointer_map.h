@@ -41,7 +41,9 @@ struct Allocation {
   // The shim's mapping that holds host memory. 0: the memory is still the program's own.
   uint64_t mapping = 0;
   uint64_t mapping_bytes = 0;
-  uint64_t window = 0;    // the daemon's name for it: its address in the pinned window; 0: none
+  // 0: nothing to free. Else the daemon's name for host memory, which is its address in the pinned
+  // window, or in that of managed memory.
+  uint64_t window = 0;
   int protection = 0;     // of registered memory: its protection before the registration
   uint32_t access = 0;    // of kVirtual: two bits of CUmemAccess_flags for each device
   int handle_types = 0;   // CUmemAllocationHandleType: what it can be exported as

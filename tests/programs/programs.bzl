@@ -115,6 +115,7 @@ PROGRAMS = [
     _program("managed_variables_linked", srcs = ["managed_variables.cu"], flags = ["-rdc=true"], tags = ["linker"]),
     _program("managed_variables_sm90", srcs = ["managed_variables.cu"], flags = ["-arch=sm_90"], tags = ["sm90"]),
     _program("managed_memory"),
+    _program("managed_sharing"),
     _program("mapped_counter"),
     _program("matmul_tiled"),
     _program("memory_info", tags = ["alone"]),

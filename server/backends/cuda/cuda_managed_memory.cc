@@ -11,6 +11,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_device.h"
+#include "server/backends/cuda/uvm_advice.h"
 #include "server/backends/cuda/uvm_sharing.h"
 
 namespace detshare::cuda {
@@ -127,10 +128,14 @@ void CudaManagedMemory::Release(const Range& range) {
 absl::Status CudaManagedMemory::Advise(uint64_t address, uint64_t bytes, int advice,
                                        ManagedPlace place) {
   CudaContext& context = *contexts_[0];
-  context.Enter();
-  return context.Check(context.api.cuMemAdvise(address, bytes, static_cast<CUmem_advise>(advice),
-                                               DriverPlace(place)),
-                       "cuMemAdvise");
+  CUuuid gpu;
+  if (place != nullptr) {
+    DETSHARE_RETURN_IF_ERROR(
+        context.Check(context.api.cuDeviceGetUuid(&gpu, DriverPlace(place)), "cuDeviceGetUuid"));
+  }
+  return context.Check(AdviseManaged(descriptor_, address, bytes, static_cast<CUmem_advise>(advice),
+                                     place != nullptr ? &gpu : nullptr),
+                       "advice for managed memory");
 }
 
 }  // namespace detshare::cuda

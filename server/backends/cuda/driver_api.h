@@ -128,7 +128,6 @@ namespace detshare::cuda {
   X(cuMemAlloc, 3020)                                           \
   X(cuMemFree, 3020)                                            \
   X(cuMemAllocManaged, 6000)                                    \
-  X(cuMemAdvise, 8000)                                          \
   X(cuMemPrefetchAsync, 8000)                                   \
   X(cuArray3DCreate, 3020)                                      \
   X(cuArrayDestroy, 2000)                                       \
