@@ -157,7 +157,8 @@ CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
 
 CUresult cuMemFreeHost(void* p) {
   if (const CUresult error = ErrorForUnsafeCall(); error != CUDA_SUCCESS) return error;
-  return p == nullptr ? CUDA_SUCCESS : FreeHostMemory(p);
+  return p == nullptr ? CUDA_SUCCESS
+                      : FreeHostMemory(MemoryKind::kPinned, reinterpret_cast<uint64_t>(p));
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {

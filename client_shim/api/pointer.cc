@@ -42,8 +42,7 @@ AddressRange MappingOf(const Allocation& allocation) {
   constexpr uint64_t kBlock = 2 << 20, kPoolBlock = 32 << 20;
   if (allocation.kind == MemoryKind::kRegistered || allocation.kind == MemoryKind::kRegisteredAlias)
     return {allocation.address, allocation.bytes};
-  if (allocation.mapping != 0)
-    return {allocation.mapping, RoundUp(allocation.mapping_bytes, kBlock)};
+  if (allocation.window != 0) return {allocation.window, RoundUp(allocation.mapping_bytes, kBlock)};
   if (allocation.pool != 0) return {allocation.address, RoundUp(allocation.bytes, kPoolBlock)};
   const uint64_t start = allocation.address / kBlock * kBlock;
   return {start, RoundUp(allocation.address + allocation.bytes - start, kBlock)};

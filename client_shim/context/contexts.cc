@@ -6,7 +6,7 @@
 #include "client_shim/base/thread_state.h"
 #include "client_shim/code/libraries.h"
 #include "client_shim/memory/host_memory.h"
-#include "client_shim/memory/managed_chunks.h"
+#include "client_shim/memory/managed_memory.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/objects/waits.h"
 #include "client_shim/transport/session.h"

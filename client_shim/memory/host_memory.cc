@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <string>
 
 #include "client_shim/base/log.h"
+#include "client_shim/memory/piece_pool.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/objects/waits.h"
 #include "client_shim/transport/session.h"
@@ -43,11 +45,10 @@ void* MapFile(const wire::cuMemHostAlloc_Reply& file, uint64_t address, int prot
   return mapped == MAP_FAILED ? nullptr : mapped;
 }
 
-CUresult MakeFile(Context& context, uint64_t bytes, uint32_t flags,
-                  wire::cuMemHostAlloc_Reply* file) {
+CUresult MakeFile(Context& context, uint64_t bytes, wire::cuMemHostAlloc_Reply* file) {
   const ContextId id = context.id.load(std::memory_order_acquire);
   const CUresult result = session().Call(Op::cuMemHostAlloc, context.device, id,
-                                         wire::cuMemHostAlloc{bytes, flags, 0}, file);
+                                         wire::cuMemHostAlloc{bytes, 0, 0}, file);
   if (result != CUDA_SUCCESS) return result;
   if (file->file_bytes < bytes || file->file_bytes % kPageBytes != 0) return CUDA_ERROR_UNKNOWN;
   return CUDA_SUCCESS;
@@ -241,53 +242,115 @@ bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes) {
   return false;
 }
 
-CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
-                            void** address) {
+namespace {
+
+using Block = PiecePool::Block;
+
+CUresult MakeBlock(Context& context, uint64_t bytes, Block* block) {
   wire::cuMemHostAlloc_Reply file{};
-  CUresult result = MakeFile(context, bytes, flags, &file);
+  const CUresult result = MakeFile(context, bytes, &file);
   if (result != CUDA_SUCCESS) return result;
-  if (!MapPinnedFile(file.file, file.address, file.file_bytes)) {
-    GiveBack(context, file.address);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  *block = {file.address, file.file_bytes};
+  if (MapPinnedFile(file.file, file.address, file.file_bytes)) return CUDA_SUCCESS;
+  GiveBack(context, file.address);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+PiecePool& host_pieces() {
+  static PiecePool* const pool = new PiecePool(MakeBlock);
+  return *pool;
+}
+
+// The number of files of a session is limited. A program that has many large allocations gets the
+// later ones as pieces, too, of blocks that grow with the memory it has.
+constexpr uint32_t kOwnBlocks = 64;
+constexpr uint64_t kBlocksAtLeast = 16;
+// Of allocations that are no pieces. Relaxed: they only choose between the two ways.
+std::atomic<uint32_t> own_blocks{0};
+std::atomic<uint64_t> host_bytes{0};  // of all allocations
+
+bool IsPiece(const Allocation& allocation) { return allocation.mapping == 0; }
+
+void Count(const Allocation& allocation, int change) {
+  own_blocks.fetch_add(IsPiece(allocation) ? 0 : change, std::memory_order_relaxed);
+  host_bytes.fetch_add(change * allocation.bytes, std::memory_order_relaxed);
+}
+
+// Adds an allocation that is a block of its own, or a piece of one.
+void* AddHostMemory(const Context& context, MemoryKind kind, uint64_t address, uint64_t bytes,
+                    uint32_t flags, const Block& block, bool piece) {
   Allocation allocation;
   allocation.kind = kind;
   allocation.device = context.device;
   allocation.context = context.id.load(std::memory_order_relaxed);
   allocation.context_handle = context.handle.load(std::memory_order_relaxed);
-  allocation.address = allocation.gpu_address = allocation.host_address = file.address;
+  allocation.address = allocation.gpu_address = allocation.host_address = address;
   allocation.bytes = bytes;
   allocation.flags = flags;
-  allocation.mapping = allocation.window = file.address;
-  allocation.mapping_bytes = file.file_bytes;
+  allocation.mapping = piece ? 0 : block.address;
+  allocation.window = block.address;
+  allocation.mapping_bytes = block.bytes;
+  Count(allocation, 1);
   pointers().Add(allocation);
-  *address = reinterpret_cast<void*>(file.address);
-  return CUDA_SUCCESS;
-}
-
-namespace {
-
-// Unmaps the memory before the daemon gives the address to another allocation. Work that still uses
-// the memory has the daemon's mapping.
-bool TakeHostMemory(void* address, Allocation* allocation) {
-  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, allocation))
-    return false;
-  UnmapHostMemory(*allocation);
-  return true;
+  return reinterpret_cast<void*>(address);
 }
 
 }  // namespace
 
-CUresult FreeHostMemoryLater(void* address) {
+CUresult AllocateHostBlock(Context& context, uint64_t bytes, uint32_t flags, void** address) {
+  Block block;
+  const CUresult result = MakeBlock(context, bytes, &block);
+  if (result != CUDA_SUCCESS) return result;
+  *address = AddHostMemory(context, MemoryKind::kPinned, block.address, bytes, flags, block,
+                           /*piece=*/false);
+  return CUDA_SUCCESS;
+}
+
+CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
+                            void** address) {
+  PiecePool::Piece piece;
+  const bool small = bytes <= PiecePool::kSmallBytes;
+  const bool own = !small && own_blocks.load(std::memory_order_relaxed) < kOwnBlocks;
+  CUresult result;
+  if (own) {
+    result = MakeBlock(context, bytes, &piece.block);
+    piece.address = piece.block.address;
+  } else {
+    const uint64_t least = small ? PiecePool::kBlockBytes
+                                 : host_bytes.load(std::memory_order_relaxed) / kBlocksAtLeast;
+    result = host_pieces().Allocate(context, bytes, least, &piece);
+    // There may be room for this piece alone.
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+      result = host_pieces().Allocate(context, bytes, bytes, &piece);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  *address = AddHostMemory(context, kind, piece.address, bytes, flags, piece.block, !own);
+  return CUDA_SUCCESS;
+}
+
+CUresult FreeHostBlockLater(void* address) {
   Allocation allocation;
-  if (!TakeHostMemory(address, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, &allocation))
+    return CUDA_ERROR_INVALID_VALUE;
+  Count(allocation, -1);
+  UnmapHostMemory(allocation);
   return session().Submit(Op::cuMemFreeHost, allocation.device, allocation.context,
                           wire::cuMemFreeHost{allocation.window});
 }
 
-CUresult FreeHostMemory(void* address) {
+CUresult FreeHostMemory(MemoryKind kind, uint64_t address) {
   Allocation allocation;
-  if (!TakeHostMemory(address, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pointers().Take(address, kind, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  Count(allocation, -1);
+  if (IsPiece(allocation)) {
+    // Earlier work may still use it.
+    SynchronizeContexts();
+    if (!host_pieces().Free(allocation.context, address, allocation.bytes))
+      return session().sticky_error();
+  }
+  // Unmaps the memory before the daemon gives the address to another allocation. Work that still uses
+  // the memory has the daemon's mapping.
+  UnmapHostMemory(allocation);
   return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
                         wire::cuMemFreeHost{allocation.window});
 }
@@ -315,7 +378,7 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   }
   if (result != CUDA_SUCCESS) return result;
   wire::cuMemHostAlloc_Reply file{};
-  result = MakeFile(context, end - first, 0, &file);
+  result = MakeFile(context, end - first, &file);
   if (result != CUDA_SUCCESS) return result;
   auto* mapped = static_cast<std::byte*>(MapFile(file, 0, PROT_READ | PROT_WRITE));
   if (mapped == nullptr) {
@@ -388,7 +451,11 @@ void UnmapHostMemory(const Allocation& allocation) {
 }
 
 void ForgetMemoryOf(ContextId context) {
-  for (const Allocation& allocation : pointers().TakeContext(context)) UnmapHostMemory(allocation);
+  for (const Allocation& allocation : pointers().TakeContext(context)) {
+    if (allocation.kind != MemoryKind::kRegistered && !allocation.migrates) Count(allocation, -1);
+    UnmapHostMemory(allocation);
+  }
+  host_pieces().Forget(context);
 }
 
 void KeepRegisteredMemoryInChild() {

@@ -29,12 +29,14 @@ namespace detshare::shim {
 // the file cannot be mapped.
 CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
                             void** address);
-// Unmaps the memory, then waits until the daemon has freed it. CUDA_ERROR_INVALID_VALUE: no pinned
-// memory begins at the address.
-CUresult FreeHostMemory(void* address);
-// The same without waiting: the daemon keeps the memory until all earlier work is complete. The
-// caller knows that no thread of this process uses the memory any more.
-CUresult FreeHostMemoryLater(void* address);
+// Waits for all earlier work, and frees the memory. CUDA_ERROR_INVALID_VALUE: no memory of the kind
+// begins at the address.
+CUresult FreeHostMemory(MemoryKind kind, uint64_t address);
+// Allocates pinned memory for FreeHostBlockLater(), in a file of its own.
+CUresult AllocateHostBlock(Context& context, uint64_t bytes, uint32_t flags, void** address);
+// Frees it without waiting: the daemon keeps the memory until all earlier work is complete. The caller
+// knows that no thread of this process uses the memory any more.
+CUresult FreeHostBlockLater(void* address);
 // Registers memory of the program. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: some of it is already
 // registered or pinned. CUDA_ERROR_NOT_SUPPORTED: the GPU cannot reach it, and `flags` has
 // CU_MEMHOSTREGISTER_DEVICEMAP; or it may be memory of a device (CU_MEMHOSTREGISTER_IOMEMORY).

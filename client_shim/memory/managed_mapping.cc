@@ -74,7 +74,7 @@ bool Connected(Source& from) {
 }
 
 // Needs the mutex, and a connection. Maps a range of the daemon. Returns false if that fails.
-bool Map(Source& from, const ManagedMapping& range) {
+bool Map(Source& from, const PiecePool::Block& range) {
   if (range.address % kPageBytes != 0 || range.bytes % kPageBytes != 0) return false;
   if (from.descriptor < 0) {
     from.descriptor = Receive(from.connection);
@@ -115,25 +115,24 @@ void EndManagedMappings() {
     EndMappingKeeper(from.connection);
 }
 
-bool MapManagedRange(const ManagedMapping& range) {
+bool MapManagedRange(const PiecePool::Block& range) {
   const std::lock_guard lock(source().mutex);
   return Connected(source()) && Map(source(), range);
 }
 
-bool MapManaged(Context& context, uint64_t bytes, ManagedMapping* mapping) {
+CUresult MapManaged(Context& context, uint64_t bytes, PiecePool::Block* mapped) {
   Source& from = source();
   const std::lock_guard lock(from.mutex);
-  if (!Connected(from)) return false;
+  if (!Connected(from)) return CUDA_ERROR_NOT_SUPPORTED;
   const ContextId id = context.id.load(std::memory_order_acquire);
   wire::cuMemAllocManaged_Reply range{};
-  if (session().Call(Op::cuMemAllocManaged, context.device, id, wire::cuMemAllocManaged{bytes},
-                     &range) != CUDA_SUCCESS) {
-    return false;
-  }
-  *mapping = {range.address, range.bytes};
-  if (range.bytes >= bytes && Map(from, *mapping)) return true;
+  const CUresult result = session().Call(Op::cuMemAllocManaged, context.device, id,
+                                         wire::cuMemAllocManaged{bytes}, &range);
+  if (result != CUDA_SUCCESS) return result;
+  *mapped = {range.address, range.bytes};
+  if (range.bytes >= bytes && Map(from, *mapped)) return CUDA_SUCCESS;
   session().Call(Op::cuMemFreeHost, context.device, id, wire::cuMemFreeHost{range.address});
-  return false;
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace detshare::shim

@@ -6,8 +6,8 @@
 #include <mutex>
 
 #include "client_shim/memory/host_memory.h"
-#include "client_shim/memory/managed_chunks.h"
 #include "client_shim/memory/managed_mapping.h"
+#include "client_shim/memory/piece_pool.h"
 #include "client_shim/memory/pointer_map.h"
 #include "client_shim/transport/session.h"
 #include "proto/wire/memory.h"
@@ -68,25 +68,45 @@ AdviceMap& advice() {
   return *map;
 }
 
+PiecePool& managed_pieces() {
+  static PiecePool* const pool = new PiecePool(MapManaged);
+  return *pool;
+}
+
 // Allocates memory whose pages move. Returns false if there is none.
 bool AllocateMoving(Context& context, uint64_t bytes, Allocation* allocation) {
-  if (bytes <= kMaxManagedPiece) {
-    allocation->address = AllocateManagedPiece(context, bytes);
-    if (allocation->address == 0) return false;
+  PiecePool::Piece piece;
+  if (bytes <= PiecePool::kSmallBytes) {
+    if (managed_pieces().Allocate(context, bytes, PiecePool::kBlockBytes, &piece) != CUDA_SUCCESS)
+      return false;
   } else {
-    ManagedMapping mapping;
-    if (!MapManaged(context, bytes, &mapping)) return false;
-    allocation->address = allocation->mapping = mapping.address;
-    allocation->mapping_bytes = mapping.bytes;
+    if (MapManaged(context, bytes, &piece.block) != CUDA_SUCCESS) return false;
+    allocation->mapping = piece.address = piece.block.address;
   }
+  allocation->address = piece.address;
+  allocation->window = piece.block.address;
+  allocation->mapping_bytes = piece.block.bytes;
   allocation->kind = MemoryKind::kManaged;
   allocation->device = context.device;
   allocation->context = context.id.load(std::memory_order_relaxed);
   allocation->context_handle = context.handle.load(std::memory_order_relaxed);
-  allocation->gpu_address = allocation->host_address = allocation->window = allocation->address;
+  allocation->gpu_address = allocation->host_address = allocation->address;
   allocation->bytes = bytes;
   allocation->migrates = true;
   return true;
+}
+
+CUresult FreeMoving(CUdeviceptr address) {
+  Allocation allocation;
+  if (!pointers().Take(address, MemoryKind::kManaged, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  // The pages are gone with the mapping, and earlier work may still use them.
+  SynchronizeContexts();
+  const bool piece = allocation.mapping == 0;
+  if (piece && !managed_pieces().Free(allocation.context, address, allocation.bytes))
+    return session().sticky_error();
+  UnmapHostMemory(allocation);
+  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                        wire::cuMemFreeHost{allocation.window});
 }
 
 }  // namespace
@@ -110,23 +130,15 @@ CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* ad
 CUresult FreeManagedMemory(CUdeviceptr address) {
   Allocation allocation;
   // A variable of a library has no memory of its own to free.
-  if (!pointers().Find(address, &allocation) || allocation.window == 0 ||
-      !pointers().Take(address, MemoryKind::kManaged, &allocation)) {
+  if (!pointers().Find(address, &allocation) || allocation.window == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  }
-  // Pages that move are gone with the mapping, and earlier work may still use them.
-  if (allocation.migrates) SynchronizeContexts();
-  if (allocation.migrates && allocation.mapping == 0) {
-    FreeManagedPiece(allocation.device, allocation.context, address, allocation.bytes);
-    session().DrainOutput();
-    return session().sticky_error();
-  }
-  UnmapHostMemory(allocation);
-  const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
-                                         wire::cuMemFreeHost{allocation.window});
+  const CUresult result =
+      allocation.migrates ? FreeMoving(address) : FreeHostMemory(MemoryKind::kManaged, address);
   session().DrainOutput();
   return result;
 }
+
+void ForgetManagedPieces(ContextId context) { managed_pieces().Forget(context); }
 
 bool IsManagedMemory(uint64_t address, uint64_t bytes) {
   Allocation allocation;

@@ -16,6 +16,8 @@ CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* ad
 // Waits for the context's work. CUDA_ERROR_INVALID_VALUE: no managed allocation begins at the
 // address; a variable of a library is none.
 CUresult FreeManagedMemory(CUdeviceptr address);
+// Unmaps the small allocations of a context that ends. Its work is complete.
+void ForgetManagedPieces(ContextId context);
 // Whether [address, address + bytes) lies in one allocation of managed memory.
 bool IsManagedMemory(uint64_t address, uint64_t bytes);
 // The number of bytes of the range that advice may be about, or 0. NVIDIA's driver allocates

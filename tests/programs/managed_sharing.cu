@@ -2,6 +2,9 @@
 // that lie on either side, small pieces, and memory that is freed and allocated again.
 //
 //   managed_sharing [atomics]   also atomic additions by both at once, which are exact if pages move
+//   managed_sharing stopped     waits to be killed, while a kernel waits for a word
+#include <unistd.h>
+
 #include <ctime>
 
 #include "check.h"
@@ -170,8 +173,23 @@ void CountTogether() {
   CHECK(cudaFree(counter));
 }
 
+void WaitToBeKilled() {
+  volatile int* words;
+  CHECK(cudaMallocManaged(&words, 4096));
+  words[0] = words[1] = 0;
+  Answer<<<1, 1>>>(words, words + 1, 2);
+  words[0] = 1;
+  while (words[1] == 0) {
+  }
+  std::printf("the kernel runs\n");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
 int main(int count, char** arguments) {
-  if (count > 1 && std::strcmp(arguments[1], "atomics") == 0) CountTogether();
+  const char* const mode = count > 1 ? arguments[1] : "";
+  if (std::strcmp(mode, "stopped") == 0) WaitToBeKilled();
+  if (std::strcmp(mode, "atomics") == 0) CountTogether();
   Copy("without advice", Advice::kNone);
   Copy("prefers the host", Advice::kPrefersHost);
   Copy("without advice again", Advice::kNone);

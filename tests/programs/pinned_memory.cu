@@ -8,7 +8,31 @@ __global__ void Transform(const int* in, int* out, int count) {
   if (i < count) out[i] = 3 * in[i] - i;
 }
 
+__global__ void AddAll(int* const* parts, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) *parts[i] += i;
+}
+
+// Programs may have very many allocations, small and large.
+void UseMany(int count, std::size_t bytes) {
+  std::vector<int*> parts(count);
+  for (int*& part : parts) CHECK(cudaMallocHost(&part, bytes));
+  for (int i = 0; i < count; ++i) *parts[i] = 2 * i;
+  int** list = nullptr;
+  CHECK(cudaMalloc(&list, count * sizeof(int*)));
+  CHECK(cudaMemcpy(list, parts.data(), count * sizeof(int*), cudaMemcpyDefault));
+  AddAll<<<(count + 255) / 256, 256>>>(list, count);
+  CHECK(cudaDeviceSynchronize());
+  for (int i = 0; i < count; ++i) REQUIRE(*parts[i] == 3 * i);
+  for (int* const part : parts) CHECK(cudaFreeHost(part));
+  CHECK(cudaFree(list));
+  std::printf("%d allocations of %zu bytes are right\n", count, bytes);
+}
+
 int main() {
+  UseMany(5000, 100);
+  UseMany(300, 1'100'000);
+
   // Zero copy: the kernel works on host memory, also through pointers into the middle of the
   // allocations.
   int* in = nullptr;

@@ -33,9 +33,8 @@ std::byte* ExecResources::Staging(uint64_t bytes) {
   }
   const uint64_t size = std::max(bytes, kBlockBytes);
   void* memory;
-  if (AllocateHostMemory(context_, MemoryKind::kPinned, size,
-                         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
-                         &memory) != CUDA_SUCCESS) {
+  if (AllocateHostBlock(context_, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
+                        &memory) != CUDA_SUCCESS) {
     return nullptr;
   }
   blocks_.push_back({static_cast<std::byte*>(memory), size, bytes});
@@ -50,7 +49,7 @@ void ExecResources::Rewind() {
 uint64_t ExecResources::NextValue(FenceIndex fence) { return ++values_.at(fence); }
 
 void ExecResources::FreeStaging() {
-  for (const Block& block : blocks_) FreeHostMemoryLater(block.memory);
+  for (const Block& block : blocks_) FreeHostBlockLater(block.memory);
   blocks_.clear();
 }
 
