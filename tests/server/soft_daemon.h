@@ -10,19 +10,23 @@
 #include <vector>
 
 #include "server/backends/soft/soft_device.h"
+#include "server/backends/soft/soft_managed_memory.h"
 #include "tests/server/daemon_fixture.h"
 
 namespace detshare {
 
 struct SoftDaemon {
+  // With `managed` bytes, sessions get managed memory whose pages move: that many in all.
   explicit SoftDaemon(const std::function<void(Daemon::Options&)>& change = {},
-                      int device_count = 1) {
+                      int device_count = 1, uint64_t managed = 0) {
     soft::SoftDeviceOptions soft;
     soft.sm_count = 16;
     soft.sm_group = 2;
     soft.total_memory = 64 << 20;
     soft.worker_threads = 2;
     soft.log = [](std::string_view) {};
+    if (managed != 0)
+      soft.managed_memory = *soft::SoftManagedMemory::Create(TestManagedWindow(), managed);
     std::vector<std::unique_ptr<Device>> devices;
     for (int i = 0; i < device_count; ++i) {
       devices.push_back(*soft::CreateSoftDevice(soft));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "coroutine_runtime/managed_addresses.h"
 #include "server/session/server_options.h"
 
 namespace detshare {
@@ -27,5 +28,8 @@ inline AddressWindows TestWindows() {
   windows.pinned_bytes = uint64_t{1} << 28;
   return windows;
 }
+
+// Where managed memory is.
+inline ManagedWindow TestManagedWindow() { return {0x7EB000000000, uint64_t{4} << 30}; }
 
 }  // namespace detshare
