@@ -282,7 +282,8 @@ constexpr ConfigSetting kSettings[] = {
      .max = int64_t{1} << 52,
      .computed = "no limit",
      .live = true,
-     .help = "Pinned, registered and managed host memory; 0: no limit"},
+     .help =
+         "Pinned and registered host memory, and managed memory without an engine; 0: no limit"},
     {.section = "tenant_defaults",
      .key = "sessions",
      .field = &Config::default_sessions,
@@ -402,7 +403,7 @@ const TenantKey kTenantKeys[] = {
      "Device memory of all of its programs together, on each device. Allocations beyond it return "
      "CUDA_ERROR_OUT_OF_MEMORY. Programs see it as the memory of the device"},
     {"pinned_memory", "SIZE", &TenantQuota::pinned_memory,
-     "Pinned, registered and managed host memory of all of its programs together"},
+     "Pinned and registered host memory of all of its programs together"},
     {"sessions", "N", &TenantQuota::sessions,
      "Largest number of programs at a time; the daemon refuses more"},
     {"devices", "N", &TenantQuota::devices,
