@@ -256,9 +256,18 @@ CUresult MakeBlock(Context& context, uint64_t bytes, Block* block) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-PiecePool& host_pieces() {
-  static PiecePool* const pool = new PiecePool(MakeBlock);
-  return *pool;
+// As with NVIDIA's driver, pinned and managed memory have no block in common.
+struct HostPieces {
+  PiecePool pinned{MakeBlock}, managed{MakeBlock};
+};
+
+HostPieces& host_pieces() {
+  static HostPieces* const all = new HostPieces;
+  return *all;
+}
+
+PiecePool& PiecesOf(MemoryKind kind) {
+  return kind == MemoryKind::kManaged ? host_pieces().managed : host_pieces().pinned;
 }
 
 // The number of files of a session is limited. A program that has many large allocations gets the
@@ -318,10 +327,10 @@ CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, u
   } else {
     const uint64_t least = small ? PiecePool::kBlockBytes
                                  : host_bytes.load(std::memory_order_relaxed) / kBlocksAtLeast;
-    result = host_pieces().Allocate(context, bytes, least, &piece);
+    result = PiecesOf(kind).Allocate(context, bytes, least, &piece);
     // There may be room for this piece alone.
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-      result = host_pieces().Allocate(context, bytes, bytes, &piece);
+      result = PiecesOf(kind).Allocate(context, bytes, bytes, &piece);
   }
   if (result != CUDA_SUCCESS) return result;
   *address = AddHostMemory(context, kind, piece.address, bytes, flags, piece.block, !own);
@@ -345,7 +354,7 @@ CUresult FreeHostMemory(MemoryKind kind, uint64_t address) {
   if (IsPiece(allocation)) {
     // Earlier work may still use it.
     SynchronizeContexts();
-    if (!host_pieces().Free(allocation.context, address, allocation.bytes))
+    if (!PiecesOf(kind).Free(allocation.context, address, allocation.bytes))
       return session().sticky_error();
   }
   // Unmaps the memory before the daemon gives the address to another allocation. Work that still uses
@@ -455,7 +464,8 @@ void ForgetMemoryOf(ContextId context) {
     if (allocation.kind != MemoryKind::kRegistered && !allocation.migrates) Count(allocation, -1);
     UnmapHostMemory(allocation);
   }
-  host_pieces().Forget(context);
+  host_pieces().pinned.Forget(context);
+  host_pieces().managed.Forget(context);
 }
 
 void KeepRegisteredMemoryInChild() {
