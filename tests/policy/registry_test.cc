@@ -152,7 +152,7 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
 TEST_CASE("Any snapshot gets a valid decision, the same one each time") {
   for (const std::string& name : PolicyNames()) {
     INFO(name);
-    for (uint64_t seed = 1; seed <= 200; ++seed) {
+    for (uint64_t seed = 1; seed <= 100; ++seed) {
       const std::vector<Decision> first = DecisionsOf(name, seed);
       const std::vector<Decision> second = DecisionsOf(name, seed);
       REQUIRE(first.size() == second.size());

@@ -1,6 +1,7 @@
 #include "policy/shared_object.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -45,11 +46,19 @@ TEST_CASE("A shared object without a policy, or for another interface, is not lo
   };
   refused(PathOf("tests/policy/no_policy.so"), absl::StatusCode::kFailedPrecondition,
           "is not a policy");
+  char folder[] = "/tmp/other-policy-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
   for (const char* field :
        {"version", "snapshot_bytes", "coroutine_bytes", "tenant_bytes", "grant_bytes"}) {
-    refused(PathOf(std::string("tests/policy/other_") + field + ".so"),
-            absl::StatusCode::kFailedPrecondition, "another DetShare");
+    INFO(field);
+    // An object of its own for each field, because a loaded one stays as it is.
+    const std::string copy = std::string(folder) + "/" + field + ".so";
+    std::filesystem::copy_file(PathOf("tests/policy/other_policy.so"), copy);
+    setenv("OTHER_FIELD", field, /*overwrite=*/1);
+    refused(copy, absl::StatusCode::kFailedPrecondition, "another DetShare");
   }
+  unsetenv("OTHER_FIELD");
+  std::filesystem::remove_all(folder);
   refused("/nowhere/policy.so", absl::StatusCode::kNotFound, "/nowhere/policy.so");
   refused(PathOf("tests/policy/shared_object_test.cc"), absl::StatusCode::kNotFound, "");
   refused("./policy.so", absl::StatusCode::kInvalidArgument, "absolute");
