@@ -235,7 +235,9 @@ absl::Status ParkingQueue::Copy(AddressSpace& space, const CopyRequest& request)
                            (request.height - 1) * request.source_pitch + request.width;
     own.assign(from, from + bytes);
   }
-  return Park(sizeof(request) + own.size(), [queue, &space, request, own = std::move(own)] {
+  // Counted first: the compiler may move `own` before it evaluates the other argument.
+  const size_t bytes = sizeof(request) + own.size();
+  return Park(bytes, [queue, &space, request, own = std::move(own)] {
     CopyRequest now = request;
     if (now.inline_source) now.source = reinterpret_cast<DeviceAddress>(own.data());
     return queue->Copy(space, now);
