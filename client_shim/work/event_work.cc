@@ -53,7 +53,7 @@ CUresult WaitOnStream(CUstream stream_handle, CUevent handle, unsigned int flags
   // only the daemon knows whether it was.
   if (event->point.load(std::memory_order_acquire) == 0 && !event->interprocess())
     return CUDA_SUCCESS;
-  return SubmitWork(*stream, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{stream->id, event->id});
+  return WaitForEvent(*stream, *event);
 }
 
 }  // namespace detshare::shim

@@ -452,10 +452,25 @@ bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, OwnedFence*
 
 }  // namespace
 
+namespace {
+
+// Returns once the daemon has carried out what was submitted before. After a call with an event
+// between processes, another process may record the event or wait for it at once, so the daemon must
+// not see that first.
+CUresult SettleSharedEvent(const Event& event) {
+  const CUresult result = session().Call(Op::cuEventQuery, event.device, event.context_id,
+                                         wire::cuEventQuery{event.id, 0});
+  return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
+}  // namespace
+
 CUresult RecordEvent(Event& event, Stream& stream) {
   if (event.interprocess()) {
-    return SubmitWork(stream, Op::cuEventRecordWithFlags,
-                      wire::cuEventRecordWithFlags{event.id, stream.id, {0, kNoFence, 0}});
+    const CUresult result =
+        SubmitWork(stream, Op::cuEventRecordWithFlags,
+                   wire::cuEventRecordWithFlags{event.id, stream.id, {0, kNoFence, 0}});
+    return result != CUDA_SUCCESS ? result : SettleSharedEvent(event);
   }
   const std::lock_guard lock(event.lock);
   const uint64_t point = event.point.load(std::memory_order_relaxed);
@@ -482,6 +497,12 @@ CUresult RecordEvent(Event& event, Stream& stream) {
   return result;
 }
 
+CUresult WaitForEvent(Stream& stream, const Event& event) {
+  const CUresult result =
+      SubmitWork(stream, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{stream.id, event.id});
+  return result != CUDA_SUCCESS || !event.interprocess() ? result : SettleSharedEvent(event);
+}
+
 CUresult OrderStreams(Stream& before, Stream& after) {
   CUevent handle;
   CUresult result = CreateEvent(*before.context, CU_EVENT_DISABLE_TIMING, &handle);
@@ -489,7 +510,7 @@ CUresult OrderStreams(Stream& before, Stream& after) {
   Event& event = *FindEvent(handle);
   result = RecordEvent(event, before);
   if (result == CUDA_SUCCESS) {
-    result = SubmitWork(after, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{after.id, event.id});
+    result = WaitForEvent(after, event);
   }
   const CUresult destroyed = DestroyEvent(handle);
   return result != CUDA_SUCCESS ? result : destroyed;

@@ -103,6 +103,8 @@ CUresult DestroyEvent(CUevent handle);
 // Records the event on the stream, of the event's context or of another one. The caller has checked
 // both.
 CUresult RecordEvent(Event& event, Stream& stream);
+// Lets later work of the stream wait for the event's last recording.
+CUresult WaitForEvent(Stream& stream, const Event& event);
 // Notes that a launch of a graph records the event and signals this value of this fence.
 void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value);
 // Lets later work of `after` wait for the work that `before` has so far. `before` may be of any
