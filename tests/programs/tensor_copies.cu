@@ -1,6 +1,7 @@
 // Tensor maps (compute capability 9.0): boxes of tensors of 1 to 5 dimensions are fetched, inside
 // and across borders, with every swizzle and fill, and stored or added elsewhere. A kernel changes
 // a map.
+#include <algorithm>
 #include <array>
 #include <cuda/ptx>
 #include <string>
@@ -16,12 +17,13 @@ struct Place {
   int at[kRank];
 };
 
-// Fetches the box at a place, writes the shared memory to `raw`, and stores the box at the same
-// place of another tensor or adds it there.
+// Fetches the box at a place, writes the shared memory to `raw`, and stores the box at a place of
+// another tensor or adds it there.
 template <int kRank>
 __global__ void CopyBox(const __grid_constant__ CUtensorMap from,
                         const __grid_constant__ CUtensorMap to, const CUtensorMap* changed,
-                        Place<kRank> place, unsigned bytes, bool add, unsigned char* raw) {
+                        Place<kRank> place, Place<kRank> target, unsigned bytes, bool add,
+                        unsigned char* raw) {
   __shared__ alignas(1024) unsigned char box[kBoxBytes];
   __shared__ std::uint64_t barrier;
   for (int i = threadIdx.x; i < kBoxBytes; i += blockDim.x) box[i] = 0xee;
@@ -48,9 +50,9 @@ __global__ void CopyBox(const __grid_constant__ CUtensorMap from,
   if (threadIdx.x == 0) {
     if (add) {
       ptx::cp_reduce_async_bulk_tensor(ptx::space_global, ptx::space_shared, ptx::op_add, &to,
-                                       place.at, box);
+                                       target.at, box);
     } else {
-      ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &to, place.at, box);
+      ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &to, target.at, box);
     }
     ptx::cp_async_bulk_commit_group();
     ptx::cp_async_bulk_wait_group(ptx::n32_t<0>{});
@@ -126,7 +128,9 @@ struct Tensor {
   }
 };
 
-// Copies a box and compares shared memory and the other tensor with what they should be.
+// Copies a box and compares shared memory and the other tensor with what they should be. The box is
+// stored where it came from, or at the tensor's begin if it came from before that: the hardware
+// (H100, driver 580) refuses to store there (CUDA_ERROR_ILLEGAL_INSTRUCTION).
 template <int kRank>
 void Copy(const std::string& name, const Tensor& tensor, const Place<kRank>& place,
           bool add = false, const CUtensorMap* changed = nullptr, void* from = nullptr) {
@@ -138,37 +142,46 @@ void Copy(const std::string& name, const Tensor& tensor, const Place<kRank>& pla
   unsigned char* const to = check::Upload(out);
   unsigned char* const raw = check::Zeroed<unsigned char>(kBoxBytes);
   void* const source = from == nullptr ? own : from;
-  CopyBox<kRank><<<1, 128>>>(tensor.Map(source), tensor.Map(to), changed, place, tensor.box_bytes(),
-                             add, raw);
+  Place<kRank> target = place;
+  for (int& at : target.at) at = std::max(at, 0);
+  CopyBox<kRank><<<1, 128>>>(tensor.Map(source), tensor.Map(to), changed, place, target,
+                             tensor.box_bytes(), add, raw);
   CHECK(cudaGetLastError());
 
   std::vector<unsigned char> want(kBoxBytes, 0xee);
   std::array<int, 5> index{};
   const int size = tensor.element_bytes;
   for (int at = 0; at < tensor.box_bytes(); at += size) {
-    long offset = 0;
-    for (int d = 0; d < kRank && offset >= 0; ++d) {
-      const long x = place.at[d] + index[d] * (d == 0 ? 1 : static_cast<long>(tensor.steps[d]));
-      const bool inside = x >= 0 && x < static_cast<long>(tensor.dimensions[d]);
-      offset = inside ? offset + x * static_cast<long>(tensor.stride(d)) : -1;
-    }
+    // The offset of this element of the box from the tensor's begin, or -1 if it lies outside.
+    const auto offset_at = [&](const Place<kRank>& box) {
+      long offset = 0;
+      for (int d = 0; d < kRank; ++d) {
+        const long x = box.at[d] + index[d] * (d == 0 ? 1 : static_cast<long>(tensor.steps[d]));
+        if (x < 0 || x >= static_cast<long>(tensor.dimensions[d])) return -1L;
+        offset += x * static_cast<long>(tensor.stride(d));
+      }
+      return offset;
+    };
+    const long source_offset = offset_at(place), target_offset = offset_at(target);
+    unsigned char element[8];
     for (int byte = 0; byte < size; ++byte) {
       unsigned char& value = want[tensor.Swizzled(at + byte)];
-      if (offset >= 0) {
-        value = in[offset + byte];
+      if (source_offset >= 0) {
+        value = in[source_offset + byte];
       } else if (tensor.fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) {
         value = 0;
       } else {
         value = byte % 2 == 0 ? 0xf7 : 0x7f;
       }
+      element[byte] = value;
     }
-    if (offset >= 0 && !add) std::memcpy(&out[offset], &in[offset], size);
-    if (offset >= 0 && add) {
+    if (target_offset >= 0 && !add) std::memcpy(&out[target_offset], element, size);
+    if (target_offset >= 0 && add) {
       unsigned sum, value;
-      std::memcpy(&sum, &out[offset], sizeof sum);
-      std::memcpy(&value, &in[offset], sizeof value);
+      std::memcpy(&sum, &out[target_offset], sizeof sum);
+      std::memcpy(&value, element, sizeof value);
       sum += value;
-      std::memcpy(&out[offset], &sum, sizeof sum);
+      std::memcpy(&out[target_offset], &sum, sizeof sum);
     }
     for (int d = 0; d < kRank; ++d) {
       if (++index[d] < (d == 0 ? static_cast<int>(tensor.box[0]) : tensor.count(d))) break;

@@ -265,7 +265,6 @@ absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
   Node& node = bodies_[place.graph][place.node];
   const auto* kernel = std::get_if<KernelStep>(&now.step);
   if (kernel != nullptr) {
-    const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
     if (!SameAttributes(*kernel, std::get<KernelStep>(node.what.step))) {
       return CannotChange("the attributes of a kernel's launch");
     }

@@ -12,11 +12,11 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/soft/soft_core.h"
 #include "server/backends/soft/soft_graph.h"
-#include "server/backends/soft/soft_grid.h"
 #include "server/backends/soft/soft_image.h"
 #include "server/backends/soft/soft_images.h"
 #include "server/backends/soft/soft_launch.h"
 #include "server/backends/soft/soft_library.h"
+#include "server/backends/soft/soft_nested_grids.h"
 #include "server/backends/soft/soft_tensor_maps.h"
 #include "server/backends/soft/soft_transfer.h"
 
@@ -42,7 +42,7 @@ class SoftQueue final : public Queue {
     NumberLaunch(*request, request->space->NextGridId());
     request->quantum = core_.options.quantum;
     request->log = core_.options.log;
-    absl::StatusOr<std::unique_ptr<GridJob>> job = GridJob::Create(*std::move(request));
+    absl::StatusOr<std::unique_ptr<Job>> job = MakeKernelJob(*std::move(request));
     if (!job.ok()) return job.status();
     return SubmitJob(space, *std::move(job));
   }
@@ -291,7 +291,7 @@ class SoftDevice final : public Device {
         if (!state->SetHeapBytes(value))
           return CudaError(kCudaErrorInvalidValue, "the heap is in use");
         break;
-      case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:  // kernels cannot launch kernels
+      case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:  // more may wait in any case
         break;
       case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
         if (value > 128)

@@ -3,13 +3,24 @@
 #include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/soft/soft_nested_grids.h"
 #include "server/backends/soft/soft_transfer.h"
 
 namespace detshare::soft {
 namespace {
 
+Operation RecordOf(std::shared_ptr<Point> point, std::shared_ptr<SpaceState> owner) {
+  Operation operation;
+  operation.kind = Operation::Kind::kRecord;
+  operation.owner = std::move(owner);
+  operation.point = std::move(point);
+  return operation;
+}
+
+}  // namespace
+
 // A task that does something once, when everything before is complete.
-class OneStep : public Job {
+class GraphRun::OneStep : public Job {
  public:
   Claimed Claim(Chunk*) override {
     if (claimed_) return Claimed::kNothing;
@@ -23,16 +34,6 @@ class OneStep : public Job {
  private:
   bool claimed_ = false;
 };
-
-Operation RecordOf(std::shared_ptr<Point> point, std::shared_ptr<SpaceState> owner) {
-  Operation operation;
-  operation.kind = Operation::Kind::kRecord;
-  operation.owner = std::move(owner);
-  operation.point = std::move(point);
-  return operation;
-}
-
-}  // namespace
 
 class GraphRun::Defaults final : public OneStep {
  public:
@@ -110,7 +111,7 @@ absl::StatusOr<GraphRun::Work> GraphRun::Prepare(uint32_t graph) const {
     if (planned.grid.has_value()) {
       GridRequest request = *planned.grid;
       NumberLaunch(request, graph == 0 ? plan_->space->NextGridId() : body_number_);
-      absl::StatusOr<std::unique_ptr<GridJob>> grid = GridJob::Create(std::move(request));
+      absl::StatusOr<std::unique_ptr<Job>> grid = MakeKernelJob(std::move(request));
       if (!grid.ok()) return grid.status();
       job = *std::move(grid);
     } else if (const auto* copy = std::get_if<CopyRequest>(&planned.node.step)) {

@@ -35,6 +35,7 @@ class GraphRun {
   void SetDefaults(const std::shared_ptr<QueueState>& queue) const;
 
  private:
+  class OneStep;
   class Defaults;
   class Decision;
 

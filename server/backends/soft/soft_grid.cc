@@ -1,12 +1,15 @@
 #include "server/backends/soft/soft_grid.h"
 
+#include <cuda.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/soft/soft_library.h"
+#include "server/backends/soft/soft_properties.h"
 
 namespace detshare::soft {
 namespace {
@@ -19,6 +22,12 @@ constexpr uint64_t kMaxTurns = 8;
 
 // The text to which the unit that this thread runs prints.
 thread_local UnitText* current_text = nullptr;
+// The kernels that this unit launched.
+thread_local std::vector<GridRequest>* current_children = nullptr;
+
+// Those that a parent launches wait until the parent is complete, so this is more than hardware
+// keeps by default (2,048).
+constexpr uint64_t kMaxWaitingChildren = 65'536;
 
 int ResultOf(ptx::FaultKind kind) {
   constexpr int kLaunchTimeout = 702;
@@ -65,6 +74,7 @@ absl::StatusOr<std::unique_ptr<GridJob>> GridJob::Create(GridRequest request) {
   services.heap = job->request_.space.get();
   services.conditions = &job->request_.space->conditions();
   services.images = &job->request_.space->images();
+  if (job->request_.plan_child != nullptr) services.runtime = job.get();
   absl::StatusOr<std::unique_ptr<ptx::KernelLaunch>> launch = ptx::KernelLaunch::Create(
       *job->request_.module->executable, job->request_.kernel, std::move(config), services);
   if (!launch.ok())
@@ -147,6 +157,7 @@ void GridJob::Perform(Chunk* chunk) {
 void GridJob::TakeTurn(Runner& runner) {
   const AccessGate::Pass pass(request_.space->gate());
   current_text = &runner.text;
+  current_children = &runner.children;
   uint64_t left = request_.quantum;
   runner.spinning = false;
   while (left > 0 && runner.unit < runner.end && !Stopped()) {
@@ -172,10 +183,13 @@ void GridJob::TakeTurn(Runner& runner) {
     ++runner.done_units;
     if (!runner.text.empty())
       runner.done_texts.emplace_back(runner.unit, std::exchange(runner.text, {}));
+    if (!runner.children.empty())
+      runner.done_children.emplace_back(runner.unit, std::exchange(runner.children, {}));
     runner.begun = false;
     ++runner.unit;
   }
   current_text = nullptr;
+  current_children = nullptr;
 }
 
 bool GridJob::Finish(Chunk* chunk) {
@@ -186,6 +200,8 @@ bool GridJob::Finish(Chunk* chunk) {
   sum_ += std::exchange(runner->done_sum, 0);
   for (auto& [unit, text] : runner->done_texts) texts_[unit] = std::move(text);
   runner->done_texts.clear();
+  for (auto& [unit, children] : runner->done_children) children_[unit] = std::move(children);
+  runner->done_children.clear();
 
   if (Stopped()) {
     if (!runner->text.empty()) texts_[runner->unit] = std::move(runner->text);
@@ -207,36 +223,107 @@ bool GridJob::Finish(Chunk* chunk) {
   return done_units_ == units_;
 }
 
-void GridJob::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
-  if (!texts_.empty()) {
-    UnitText all;
-    for (const auto& [unit, text] : texts_) {
-      all.printed += text.printed;
-      all.failed_assertions += text.failed_assertions;
-    }
-    if (KernelOutput* const output = request_.module->output.get(); output != nullptr) {
-      if (!all.printed.empty()) output->Print(all.printed);
-      if (!all.failed_assertions.empty()) output->PrintError(all.failed_assertions);
-    }
+GridOutcome GridJob::TakeOutcome() {
+  GridOutcome outcome;
+  for (const auto& [unit, text] : texts_) {
+    outcome.text.printed += text.printed;
+    outcome.text.failed_assertions += text.failed_assertions;
   }
-  if (text_bytes_.load(std::memory_order_relaxed) > kMaxText) {
-    request_.log(
-        absl::StrCat("kernel ", launch_->kernel().name, " printed too much; the rest is lost"));
-  }
+  outcome.lost_text = text_bytes_.load(std::memory_order_relaxed) > kMaxText;
   if (faulted_.load(std::memory_order_relaxed)) {
-    ptx::Fault fault;
-    {
-      const MutexLock lock(&fault_mutex_);
-      fault = fault_;
-    }
-    const std::string message = fault.ToString();
-    if (request_.space->SetFault(ResultOf(fault.kind), message)) request_.log(message);
+    const MutexLock lock(&fault_mutex_);
+    outcome.fault = fault_;
   }
-  if (done_units_ == units_) {
-    timeline.EndKernel(entry, request_.placement, std::move(durations_), sum_);
+  outcome.complete = done_units_ == units_;
+  outcome.units = units_;
+  outcome.durations = std::move(durations_);
+  outcome.sum = sum_;
+  return outcome;
+}
+
+std::vector<GridRequest> GridJob::TakeChildren() {
+  std::vector<GridRequest> all;
+  for (auto& [unit, children] : children_)
+    std::move(children.begin(), children.end(), std::back_inserter(all));
+  children_.clear();
+  std::stable_partition(all.begin(), all.end(), [](const GridRequest& one) { return !one.tail; });
+  return all;
+}
+
+void GridJob::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
+  TakeOutcome().Deliver(request_, timeline, entry);
+}
+
+void GridOutcome::Append(GridOutcome next) {
+  text.printed += next.text.printed;
+  text.failed_assertions += next.text.failed_assertions;
+  lost_text = lost_text || next.lost_text || text.printed.size() > kMaxText;
+  if (text.printed.size() > kMaxText) text.printed.resize(kMaxText);
+  if (!fault.has_value()) fault = std::move(next.fault);
+  complete = complete && next.complete;
+  const bool exact = durations.size() == units && next.durations.size() == next.units &&
+                     units + next.units <= kExactUnits;
+  units += next.units;
+  if (exact) {
+    durations.insert(durations.end(), next.durations.begin(), next.durations.end());
+  } else {
+    durations.clear();
+  }
+  sum += next.sum;
+}
+
+void GridOutcome::Deliver(const GridRequest& request, Timeline& timeline,
+                          const Timeline::EntryPtr& entry) && {
+  if (KernelOutput* const output = request.module->output.get(); output != nullptr) {
+    if (!text.printed.empty()) output->Print(text.printed);
+    if (!text.failed_assertions.empty()) output->PrintError(text.failed_assertions);
+  }
+  if (lost_text) {
+    request.log(absl::StrCat("kernel ", request.module->module->kernels()[request.kernel].name,
+                             " printed too much; the rest is lost"));
+  }
+  if (fault.has_value()) {
+    const std::string message = fault->ToString();
+    if (request.space->SetFault(ResultOf(fault->kind), message)) request.log(message);
+  }
+  if (complete) {
+    Placement placement = request.placement;
+    placement.units = units;
+    timeline.EndKernel(entry, placement, std::move(durations), sum);
   } else {
     timeline.EndNothing(entry);
   }
+}
+
+bool GridJob::GetAttribute(int attribute, int* value) const {
+  if (attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return false;
+  *value = AttributeOf(*request_.device, attribute);
+  return true;
+}
+
+int GridJob::Launch(ptx::ChildLaunch launch) {
+  constexpr int kInvalidConfiguration = 9, kMaxDepthExceeded = 65, kPendingCountExceeded = 69;
+  constexpr int kMaxDepth = 24;
+  if (request_.depth + 1 >= kMaxDepth) return kMaxDepthExceeded;
+  absl::StatusOr<GridRequest> child = request_.plan_child(launch);
+  if (!child.ok()) {
+    const int result = CudaResultOf(child.status());
+    return result == kCudaErrorInvalidValue ? kInvalidConfiguration : result;
+  }
+  if (request_.waiting_children->fetch_add(1, std::memory_order_relaxed) >= kMaxWaitingChildren) {
+    request_.waiting_children->fetch_sub(1, std::memory_order_relaxed);
+    return kPendingCountExceeded;
+  }
+  child->tail = launch.tail;
+  child->depth = request_.depth + 1;
+  child->quantum = request_.quantum;
+  child->log = request_.log;
+  child->waiting_children = request_.waiting_children;
+  child->config.grid_id = request_.config.grid_id;
+  child->config.start_time_ns = request_.config.start_time_ns;
+  child->config.start_cycle = request_.config.start_cycle;
+  current_children->push_back(*std::move(child));
+  return 0;
 }
 
 void GridJob::Print(std::string_view text) { Append(&UnitText::printed, text); }

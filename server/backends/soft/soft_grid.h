@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,11 +23,16 @@ namespace detshare::soft {
 
 struct LoadedModule;
 
-// What one unit has printed.
+// What a unit has printed, or several.
 struct UnitText {
   std::string printed, failed_assertions;
   bool empty() const { return printed.empty() && failed_assertions.empty(); }
 };
+
+struct GridRequest;
+
+// Plans the launch of another kernel of the same module, with the errors of PlanLaunch.
+using PlanChild = std::function<absl::StatusOr<GridRequest>(const ptx::ChildLaunch& launch)>;
 
 struct GridRequest {
   std::shared_ptr<SpaceState> space;
@@ -37,12 +43,36 @@ struct GridRequest {
   uint64_t quantum = 0;         // length of a turn in warp instructions
   uint64_t resident_units = 1;  // units that may be under way at the same time
   std::function<void(std::string_view)> log;
+  const DeviceProperties* device = nullptr;
+  PlanChild plan_child;  // null unless the kernel may launch kernels
+  bool tail = false;     // a child that begins after all others of its parent
+  int depth = 0;         // how many ancestors the kernel has
+  // How many descendants of the host's launch wait for their turn; null unless there may be some.
+  // Relaxed: a count that publishes nothing.
+  std::shared_ptr<std::atomic<uint64_t>> waiting_children;
+};
+
+// The results of a grid, or of a grid and its descendants.
+struct GridOutcome {
+  UnitText text;
+  bool lost_text = false;  // it printed too much
+  std::optional<ptx::Fault> fault;
+  bool complete = false;  // all units ran to their end
+  uint64_t units = 0;
+  std::vector<Picoseconds> durations;  // as Timeline::EndKernel takes them
+  Picoseconds sum = 0;
+
+  // Adds the outcome of the grid that ran next.
+  void Append(GridOutcome next);
+  // Passes on the text. Then sets the fault of the space, so that the text is there when the session
+  // learns of the fault. Ends the entry.
+  void Deliver(const GridRequest& request, Timeline& timeline, const Timeline::EntryPtr& entry) &&;
 };
 
 // Units begin in the order of their numbers. A unit that has not ended after some turns goes to the
 // end of the line of units under way. A unit that only polls memory goes there after each turn, and
 // lets units begin that have not begun, because it may wait for them.
-class GridJob final : public Job, private ptx::OutputSink {
+class GridJob final : public Job, private ptx::OutputSink, private ptx::DeviceRuntime {
  public:
   // CUDA_ERROR_INVALID_VALUE when the interpreter refuses the shape.
   static absl::StatusOr<std::unique_ptr<GridJob>> Create(GridRequest request);
@@ -53,9 +83,13 @@ class GridJob final : public Job, private ptx::OutputSink {
   uint64_t extra_bytes() const override;
   void Perform(Chunk* chunk) override;
   bool Finish(Chunk* chunk) override;
-  // Passes on the text that the units printed, in the order of the units. Then sets the fault of
-  // the space, so that the text is there when the session learns of the fault.
   void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override;
+
+  // Once the grid has ended:
+  const GridRequest& request() const { return request_; }
+  GridOutcome TakeOutcome();
+  // The kernels that the grid launched, in the order of the units, those of the tail last.
+  std::vector<GridRequest> TakeChildren();
 
  private:
   // Runs one unit, or several short units one after the other. A worker owns it, or it is in ready_
@@ -69,16 +103,20 @@ class GridJob final : public Job, private ptx::OutputSink {
     uint64_t turns = 0;              // of `unit`
     uint64_t unit_instructions = 0;  // of `unit` so far
     std::vector<uint32_t> sms;
-    UnitText text;  // of `unit`
+    UnitText text;                      // of `unit`
+    std::vector<GridRequest> children;  // that `unit` launched
     // The units that ended in this turn:
     uint64_t done_units = 0, done_instructions = 0;
     Picoseconds done_sum = 0;
     std::vector<std::pair<uint64_t, UnitText>> done_texts;
+    std::vector<std::pair<uint64_t, std::vector<GridRequest>>> done_children;
   };
 
   explicit GridJob(GridRequest request);
   void Print(std::string_view text) override;
   void PrintError(std::string_view text) override;
+  bool GetAttribute(int attribute, int* value) const override;
+  int Launch(ptx::ChildLaunch launch) override;
   // Appends to a text of the unit that this thread runs, within the kernel's limit.
   void Append(std::string UnitText::*text, std::string_view more);
   void TakeTurn(Runner& runner);
@@ -105,6 +143,7 @@ class GridJob final : public Job, private ptx::OutputSink {
   uint64_t done_units_ = 0, done_instructions_ = 0;
   Picoseconds sum_ = 0;
   std::map<uint64_t, UnitText> texts_;
+  std::map<uint64_t, std::vector<GridRequest>> children_;
   std::deque<std::unique_ptr<Runner>> ready_;
   std::vector<std::unique_ptr<Runner>> idle_;
 

@@ -144,6 +144,7 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   }
 
   GridRequest request;
+  request.device = &device;
   request.module = kernel.module();
   request.kernel = kernel.index();
   request.placement.first_sm = sms.first;
@@ -165,6 +166,19 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   request.config.cooperative = shape.cooperative;
   const auto* bytes = reinterpret_cast<const uint8_t*>(parameters.data());
   request.config.params.assign(bytes, bytes + info.param_bytes);
+  if (request.module->module->launches_kernels()) {
+    request.plan_child = [&device, sms, space, module = request.module](
+                             const ptx::ChildLaunch& child) -> absl::StatusOr<GridRequest> {
+      SoftKernel kernel(device, module, child.kernel);
+      LaunchShape shape;
+      shape.grid = {child.grid[0], child.grid[1], child.grid[2]};
+      shape.block = {child.block[0], child.block[1], child.block[2]};
+      shape.dynamic_shared_bytes = child.dynamic_shared_bytes;
+      return PlanLaunch(device, sms, space, kernel, shape,
+                        absl::MakeConstSpan(reinterpret_cast<const std::byte*>(child.params.data()),
+                                            child.params.size()));
+    };
+  }
   request.space = std::move(space);
   return request;
 }

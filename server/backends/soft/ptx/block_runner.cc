@@ -168,6 +168,7 @@ void BlockRunner::Impl::Start(uint64_t index, const std::vector<uint32_t>& sm_id
     block.sm_id = sm_ids.empty() ? 0 : sm_ids[std::min<size_t>(rank, sm_ids.size() - 1)];
     block.threads_alive = launch->block_threads;
     block.barriers.fill(Barrier{});
+    block.runtime_errors.clear();
     if (block.shared != nullptr)
       std::fill_n(block.shared.get(), launch->shared_allocated, uint8_t{0});
     for (Warp& warp : block.warps) {

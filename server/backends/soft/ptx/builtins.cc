@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "server/backends/soft/ptx/device_runtime.h"
 #include "server/backends/soft/ptx/memory_access.h"
 
 namespace detshare::soft::ptx {
-namespace {
 
 uint64_t Argument(const Context& c, const CallSite& call, size_t index, uint32_t lane) {
   if (index >= call.args.size()) return 0;
@@ -24,6 +24,8 @@ void Return(const Context& c, const CallSite& call, uint32_t lane, uint64_t valu
   std::memcpy(c.frame->params + size_t{c.frame->function->param_area_bytes} * lane + place.offset,
               &value, place.size < 8 ? place.size : 8);
 }
+
+namespace {
 
 void AssertFail(Context& c, const Instr& in, const CallSite& call, uint32_t mask) {
   OutputSink* output = c.unit->launch->services.output;
@@ -99,12 +101,13 @@ void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mas
         }
       });
       return;
-    case Builtin::kDeviceRuntime:
-      // Kernels do not launch kernels here.
+    case Builtin::kOldDeviceRuntime:
       RaiseFault(c, in, FaultKind::kTrap, 0, FirstLane(mask));
       return;
     case Builtin::kNone:
       return;
+    default:
+      return ExecDeviceRuntime(c, call, mask);
   }
 }
 

@@ -1,5 +1,6 @@
 // The functions that the CUDA driver or its device runtime provides to kernels: vprintf,
-// __assertfail, malloc, free, cudaGraphSetConditional. Those with which kernels launch kernels trap.
+// __assertfail, malloc, free, cudaGraphSetConditional, and the device runtime (device_runtime.h). The
+// device runtime of CUDA 11 traps.
 #pragma once
 
 #include <string>
@@ -9,6 +10,12 @@
 namespace detshare::soft::ptx {
 
 void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mask);
+
+// An argument of up to 8 bytes; 0 if the call has fewer arguments.
+uint64_t Argument(const Context& c, const CallSite& call, size_t index, uint32_t lane);
+
+// Sets the lane's result, if the call has one.
+void Return(const Context& c, const CallSite& call, uint32_t lane, uint64_t value);
 
 // Reads a NUL-terminated string of the kernel and cuts it at a maximum length. Returns false when
 // the kernel may not access a byte of it.

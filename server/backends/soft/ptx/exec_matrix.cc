@@ -1,179 +1,206 @@
-#include <algorithm>
 #include <array>
-#include <cmath>
+#include <utility>
 
+#include "absl/types/span.h"
 #include "server/backends/soft/ptx/converge.h"
-#include "server/backends/soft/ptx/half.h"
+#include "server/backends/soft/ptx/matrix_math.h"
 #include "server/backends/soft/ptx/matrix_ops.h"
 #include "server/backends/soft/ptx/memory_access.h"
 
 namespace detshare::soft::ptx {
 namespace {
 
-// Returns element `j` of a register's lane. Doubles hold integers of up to 32 bits and all floats
-// exactly.
-double ReadElement(const Context& c, int32_t reg, Type type, uint32_t lane, uint32_t j) {
-  if (type == Type::kF64) return c.Src<double>(reg)[lane];
-  const uint32_t bits = c.Src<uint32_t>(reg)[lane];
-  switch (type) {
-    case Type::kF16:
-      return HalfToFloat(static_cast<uint16_t>(bits >> (16 * j)));
-    case Type::kBF16:
-      return Bf16ToFloat(static_cast<uint16_t>(bits >> (16 * j)));
-    case Type::kTF32:
-      return std::bit_cast<float>(bits & ~0x1fffu);
-    case Type::kF32:
-      return std::bit_cast<float>(bits);
-    case Type::kS8:
-      return static_cast<int8_t>(bits >> (8 * j));
-    case Type::kU8:
-      return static_cast<uint8_t>(bits >> (8 * j));
-    default:
-      return static_cast<int32_t>(bits);
-  }
-}
-
-void WriteElement(const Context& c, int32_t reg, const MatrixShape& shape, uint32_t lane,
-                  uint32_t j, double value) {
-  switch (shape.d) {
-    case Type::kF64:
-      c.Dst<double>(reg)[lane] = value;
-      return;
-    case Type::kF16: {
-      uint32_t& word = c.Dst<uint32_t>(reg)[lane];
-      const uint32_t half = DoubleToSmall(kF16Format, value, SmallRounding::kNearest, false);
-      word = j == 0 ? (word & 0xffff0000u) | half : (word & 0xffffu) | half << 16;
-      return;
-    }
-    case Type::kS32: {
-      if (shape.saturate) value = std::clamp(value, -2147483648.0, 2147483647.0);
-      c.Dst<uint32_t>(reg)[lane] = static_cast<uint32_t>(static_cast<int64_t>(value));
-      return;
-    }
-    default: {
-      const float f = static_cast<float>(value);
-      c.Dst<uint32_t>(reg)[lane] = f != f ? 0x7fffffffu : std::bit_cast<uint32_t>(f);
-    }
-  }
-}
-
-constexpr uint32_t kMaxSide = 32;
-struct Matrix {
-  double v[kMaxSide][kMaxSide];
-};
-
 // Calls f(row, column, register, lane, element) for each element of a fragment.
 enum class Role { kA, kB, kAccumulator };
+
+// Calls f(register, element, first) for each register of a wmma fragment. The lanes have elements
+// `first`, `first` + 1 and so on of a row-major matrix. A fragment may hold its matrix several times.
 template <class F>
-void ForFragment(const MatrixShape& shape, Role role, Type type, uint32_t registers, F f) {
+void ForWmmaFragment(uint32_t matrix_elements, Type type, uint32_t registers, F f) {
   const uint32_t per = ElementsPerRegister(type);
-  const uint32_t rows = role == Role::kB ? shape.k : shape.m,
-                 columns = role == Role::kA ? shape.k : shape.n;
-  if (shape.wmma) {
-    const uint32_t unique = rows * columns / kLanes;
-    for (uint32_t r = 0; r < registers; ++r) {
-      for (uint32_t lane = 0; lane < kLanes; ++lane) {
-        for (uint32_t j = 0; j < per; ++j) {
-          const uint32_t index = (r * per + j) % unique * kLanes + lane;
-          f(index / columns, index % columns, r, lane, j);
-        }
-      }
-    }
-    return;
-  }
-  for (uint32_t r = 0; r < registers; ++r) {
+  for (uint32_t slot = 0; slot < registers * per; ++slot)
+    f(slot / per, slot % per, slot * kLanes % matrix_elements);
+}
+
+// Calls f(register, element, elements) for each register of an mma fragment, where elements[lane] is
+// the index of the lane's element in a row-major matrix.
+template <class F>
+void ForMmaFragment(const MatrixShape& shape, Role role, Type type, uint32_t registers, F f) {
+  const uint32_t per = ElementsPerRegister(type);
+  const uint32_t columns = role == Role::kA ? shape.k : shape.n;
+  uint32_t elements[kLanes];
+  for (uint32_t slot = 0; slot < registers * per; ++slot) {
+    const uint32_t r = slot / per, j = slot % per;
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       const uint32_t group = lane / 4, in_group = lane % 4;
-      for (uint32_t j = 0; j < per; ++j) {
-        if (role == Role::kA) {
-          const uint32_t row = shape.m == 16 ? group + 8 * (r & 1) : group;
-          f(row, in_group * per + j + (shape.m == 16 ? r / 2 : r) * 4 * per, r, lane, j);
-        } else if (role == Role::kB) {
-          f(in_group * per + j + r * 4 * per, group, r, lane, j);
-        } else {
-          const uint32_t slot = r * per + j;
-          f(group + 8 * (slot / 2), in_group * 2 + slot % 2, r, lane, j);
-        }
+      uint32_t row, column;
+      if (role == Role::kA) {
+        row = shape.m == 16 ? group + 8 * (r & 1) : group;
+        column = in_group * per + j + (shape.m == 16 ? r / 2 : r) * 4 * per;
+      } else if (role == Role::kB) {
+        row = in_group * per + j + r * 4 * per;
+        column = group;
+      } else {
+        row = group + 8 * (slot / 2);
+        column = in_group * 2 + slot % 2;
       }
+      elements[lane] = row * columns + column;
     }
+    f(r, j, elements);
   }
+}
+
+// Converts the registers of a fragment to a row-major matrix.
+void ReadFragment(const Context& c, const MatrixMath& math, const MatrixShape& shape, Role role,
+                  Type type, absl::Span<const int32_t> registers, double* matrix) {
+  const uint32_t count = static_cast<uint32_t>(registers.size());
+  if (shape.wmma) {
+    const uint32_t elements = (role == Role::kB ? shape.k : shape.m) *
+                              static_cast<uint32_t>(role == Role::kA ? shape.k : shape.n);
+    ForWmmaFragment(elements, type, count, [&](uint32_t r, uint32_t j, uint32_t first) {
+      math.decode(type, c.Src<uint8_t>(registers[r]), j, matrix + first);
+    });
+    return;
+  }
+  double values[kLanes];
+  ForMmaFragment(shape, role, type, count, [&](uint32_t r, uint32_t j, const uint32_t* elements) {
+    math.decode(type, c.Src<uint8_t>(registers[r]), j, values);
+    for (uint32_t lane = 0; lane < kLanes; ++lane) matrix[elements[lane]] = values[lane];
+  });
+}
+
+void WriteAccumulator(const Context& c, const MatrixMath& math, const MatrixShape& shape,
+                      const double* matrix, absl::Span<const int32_t> registers) {
+  const uint32_t count = static_cast<uint32_t>(registers.size());
+  const auto encode = [&](const double* values, uint32_t r, uint32_t j) {
+    math.encode(shape.d, values, j, shape.saturate, c.Dst<uint8_t>(registers[r]));
+  };
+  if (shape.wmma) {
+    ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.d, count,
+                    [&](uint32_t r, uint32_t j, uint32_t first) { encode(matrix + first, r, j); });
+    return;
+  }
+  double values[kLanes];
+  ForMmaFragment(shape, Role::kAccumulator, shape.d, count,
+                 [&](uint32_t r, uint32_t j, const uint32_t* elements) {
+                   for (uint32_t lane = 0; lane < kLanes; ++lane)
+                     values[lane] = matrix[elements[lane]];
+                   encode(values, r, j);
+                 });
 }
 
 }  // namespace
 
 void ExecMma(Context& c, const Instr& in, uint32_t mask) {
+  static const MatrixMath& math = SelectMatrixMath();
   Converge(c, in, mask, true, [&](uint32_t lanes) {
-    const MatrixShape shape = MatrixShape::Unpack(in.imm);
-    const int32_t* registers = c.frame->function->extras.data() + in.extra;
-    const uint32_t nd = in.aux & 0xff, na = in.aux >> 8 & 0xff, nb = in.aux >> 16 & 0xff,
-                   nc = in.aux >> 24;
     if (lanes != kFullMask)
       return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
-    Matrix a, b, d;
-    auto read = [&](Role role, Type type, const int32_t* list, uint32_t count, Matrix* out) {
-      ForFragment(shape, role, type, count,
-                  [&](uint32_t row, uint32_t column, uint32_t r, uint32_t lane, uint32_t j) {
-                    out->v[row % kMaxSide][column % kMaxSide] =
-                        ReadElement(c, list[r], type, lane, j);
-                  });
+    const MatrixShape shape = MatrixShape::Unpack(in.imm);
+    const int32_t* next = c.frame->function->extras.data() + in.extra;
+    const auto take = [&](uint32_t count) {
+      return absl::MakeConstSpan(std::exchange(next, next + count), count);
     };
-    read(Role::kA, shape.a, registers + nd, na, &a);
-    read(Role::kB, shape.b, registers + nd + na, nb, &b);
-    read(Role::kAccumulator, shape.c, registers + nd + na + nb, nc, &d);
-    for (uint32_t i = 0; i < shape.m; ++i) {
-      for (uint32_t j = 0; j < shape.n; ++j) {
-        double sum = d.v[i][j];
-        for (uint32_t k = 0; k < shape.k; ++k) sum = std::fma(a.v[i][k], b.v[k][j], sum);
-        d.v[i][j] = sum;
-      }
-    }
-    ForFragment(shape, Role::kAccumulator, shape.d, nd,
-                [&](uint32_t row, uint32_t column, uint32_t r, uint32_t lane, uint32_t j) {
-                  WriteElement(c, registers[r], shape, lane, j,
-                               d.v[row % kMaxSide][column % kMaxSide]);
-                });
+    const auto to = take(in.aux & 0xff);
+    MatrixElements a, b, d;
+    ReadFragment(c, math, shape, Role::kA, shape.a, take(in.aux >> 8 & 0xff), a);
+    ReadFragment(c, math, shape, Role::kB, shape.b, take(in.aux >> 16 & 0xff), b);
+    ReadFragment(c, math, shape, Role::kAccumulator, shape.c, take(in.aux >> 24), d);
+    math.multiply_add(a, b, d, shape.m, shape.n, shape.k);
+    WriteAccumulator(c, math, shape, d, to);
   });
 }
 
 namespace {
 
+// Calls f(pointer, first, step) for each row or column of a matrix in memory; `first` and `step`
+// place its elements in a row-major matrix. Returns false after a fault.
+template <class F>
+bool ForLines(Context& c, const Instr& in, const MatrixShape& shape, uint32_t size, bool write,
+              F f) {
+  const bool by_columns = shape.saturate;
+  const uint32_t lines = by_columns ? shape.n : shape.m, length = by_columns ? shape.m : shape.n;
+  const uint64_t stride = in.b == kNoOperand ? length : c.Src<uint32_t>(in.b)[0];
+  const auto pointer = [&](uint64_t address, uint64_t bytes) {
+    return static_cast<Space>(in.aux) == Space::kShared
+               ? SharedPointer(c, address, bytes)
+               : GenericPointer(c, 0, address, bytes, write);
+  };
+  for (uint32_t line = 0; line < lines; ++line) {
+    uint64_t address = c.Src<uint64_t>(in.a)[0] + line * stride * size;
+    uint8_t* const p = pointer(address, uint64_t{length} * size);
+    if (p == nullptr || address % size != 0) {
+      while (p == nullptr && pointer(address, size) != nullptr) address += size;
+      RaiseFault(c, in, p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress,
+                 address, 0);
+      return false;
+    }
+    f(p, by_columns ? line : line * shape.n, by_columns ? shape.n : 1u, length);
+  }
+  return true;
+}
+
+// T: an element in memory. Lane: in a register.
+template <class T, class Lane>
+void LoadMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
+  T matrix[kMaxMatrixSide * kMaxMatrixSide];
+  const bool read = ForLines(c, in, shape, sizeof(T), false,
+                             [&](const uint8_t* p, uint32_t first, uint32_t step, uint32_t length) {
+                               T line[kMaxMatrixSide];
+                               std::memcpy(line, p, length * sizeof(T));
+                               for (uint32_t i = 0; i < length; ++i)
+                                 matrix[first + i * step] = line[i];
+                             });
+  if (!read) return;
+  const int32_t* registers = c.frame->function->extras.data() + in.extra;
+  ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.a, in.count,
+                  [&](uint32_t r, uint32_t j, uint32_t first) {
+                    Lane* const lanes = c.Dst<Lane>(registers[r]);
+                    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+                      const Lane value = Lane{matrix[first + lane]} << 8 * sizeof(T) * j;
+                      lanes[lane] = j == 0 ? value : lanes[lane] | value;
+                    }
+                  });
+}
+
+template <class T, class Lane>
+void StoreMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
+  T matrix[kMaxMatrixSide * kMaxMatrixSide];
+  const int32_t* registers = c.frame->function->extras.data() + in.extra;
+  ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.a, in.count,
+                  [&](uint32_t r, uint32_t j, uint32_t first) {
+                    const Lane* const lanes = c.Dst<Lane>(registers[r]);
+                    for (uint32_t lane = 0; lane < kLanes; ++lane)
+                      matrix[first + lane] = static_cast<T>(lanes[lane] >> 8 * sizeof(T) * j);
+                  });
+  ForLines(c, in, shape, sizeof(T), true,
+           [&](uint8_t* p, uint32_t first, uint32_t step, uint32_t length) {
+             T line[kMaxMatrixSide];
+             for (uint32_t i = 0; i < length; ++i) line[i] = matrix[first + i * step];
+             std::memcpy(p, line, length * sizeof(T));
+           });
+}
+
 template <bool kStore>
 void WmmaMemory(Context& c, const Instr& in, uint32_t mask) {
   Converge(c, in, mask, true, [&](uint32_t lanes) {
-    MatrixShape shape = MatrixShape::Unpack(in.imm);
-    const bool by_columns = shape.saturate;
-    shape.wmma = true;
-    const int32_t* registers = c.frame->function->extras.data() + in.extra;
     if (lanes != kFullMask)
       return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
-    const uint64_t base = c.Src<uint64_t>(in.a)[0];
-    const uint64_t stride =
-        in.b == kNoOperand ? (by_columns ? shape.m : shape.n) : c.Src<uint32_t>(in.b)[0];
+    const MatrixShape shape = MatrixShape::Unpack(in.imm);
     const uint64_t size = shape.a == Type::kTF32 ? 4 : SizeOf(shape.a);
-    bool failed = false;
-    ForFragment(shape, Role::kAccumulator, shape.a, in.count,
-                [&](uint32_t row, uint32_t column, uint32_t r, uint32_t lane, uint32_t j) {
-                  if (failed) return;
-                  const uint64_t index = by_columns ? column * stride + row : row * stride + column;
-                  const uint64_t address = base + index * size;
-                  uint8_t* p = static_cast<Space>(in.aux) == Space::kShared
-                                   ? SharedPointer(c, address, size)
-                                   : GenericPointer(c, lane, address, size, kStore);
-                  if (p == nullptr || address % size != 0) {
-                    failed = true;
-                    return RaiseFault(
-                        c, in,
-                        p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress,
-                        address, lane);
-                  }
-                  uint8_t* lane_bytes =
-                      c.Dst<uint8_t>(registers[r]) + (size == 8 ? 8 : 4) * lane + size * j;
-                  if (kStore) {
-                    std::memcpy(p, lane_bytes, size);
-                  } else {
-                    std::memcpy(lane_bytes, p, size);
-                  }
-                });
+    if (size == 1) {
+      kStore ? StoreMatrix<uint8_t, uint32_t>(c, in, shape)
+             : LoadMatrix<uint8_t, uint32_t>(c, in, shape);
+    } else if (size == 2) {
+      kStore ? StoreMatrix<uint16_t, uint32_t>(c, in, shape)
+             : LoadMatrix<uint16_t, uint32_t>(c, in, shape);
+    } else if (size == 4) {
+      kStore ? StoreMatrix<uint32_t, uint32_t>(c, in, shape)
+             : LoadMatrix<uint32_t, uint32_t>(c, in, shape);
+    } else {
+      kStore ? StoreMatrix<uint64_t, uint64_t>(c, in, shape)
+             : LoadMatrix<uint64_t, uint64_t>(c, in, shape);
+    }
     (kStore ? c.counters->global_bytes_written : c.counters->global_bytes_read) +=
         uint64_t{shape.m} * shape.n * size;
   });

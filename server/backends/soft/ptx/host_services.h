@@ -1,10 +1,12 @@
 // The interfaces that the caller of the interpreter implements: the memory that a kernel may
-// access, its output, its malloc(), and its conditions. Several threads that run blocks call them
+// access, its output, its malloc(), its conditions, and the kernels that it launches. Several threads that run blocks call them
 // at the same time, so implementations must be thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace detshare::soft::ptx {
 
@@ -14,6 +16,16 @@ struct MemoryRange {
   uint64_t begin = 0;
   uint64_t end = 0;
   bool writable = false;
+};
+
+// A kernel that a thread of a kernel launches.
+struct ChildLaunch {
+  uint32_t kernel = 0;  // index in the module
+  std::array<uint32_t, 3> grid{};
+  std::array<uint32_t, 3> block{};
+  uint32_t dynamic_shared_bytes = 0;
+  bool tail = false;  // begins when the parent and all its other descendants are complete
+  std::vector<uint8_t> params;
 };
 
 // Decides which memory the kernel's tenant may access.
@@ -55,6 +67,18 @@ class GraphConditions {
   virtual ~GraphConditions() = default;
   // Returns false when the tenant has no condition with this handle.
   virtual bool Set(uint64_t handle, uint32_t value) = 0;
+};
+
+// Runs the kernels that kernels launch: after their parent, one after the other. The parent's launch
+// is complete when its descendants are.
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+  // Sets *value to an attribute of the device (cudaDeviceAttr). Returns false for an unknown one.
+  virtual bool GetAttribute(int attribute, int* value) const = 0;
+  // Called by the thread that runs the launching unit, in the order of the unit's launches. Returns
+  // a cudaError_t; only with cudaSuccess (0) the kernel will run.
+  virtual int Launch(ChildLaunch launch) = 0;
 };
 
 }  // namespace detshare::soft::ptx

@@ -36,7 +36,20 @@ enum class Builtin : uint8_t {
   kMalloc,
   kFree,
   kSetConditional,
-  kDeviceRuntime,
+  kOldDeviceRuntime,  // what CUDA 11's device runtime calls
+  // The device runtime (device_runtime.h):
+  kParameterBuffer,
+  kLaunchDevice,
+  kCreateStream,
+  kCreateEvent,
+  kStreamOperation,  // one that needs nothing, since kernels run in the order of their launches
+  kGetLastError,
+  kPeekAtLastError,
+  kGetDevice,
+  kGetDeviceAttribute,
+  kDeviceMalloc,
+  kDeviceFree,
+  kUnsupportedRuntime,
 };
 
 struct CallSite {
@@ -86,6 +99,7 @@ struct GlobalData {
 struct ModuleCode {
   uint32_t version = 0;
   uint32_t target = 0;
+  bool launches_kernels = false;  // some function may launch a kernel
   std::vector<KernelInfo> kernels;
   std::vector<uint32_t> kernel_function;  // index into functions, for each kernel
   std::vector<GlobalInfo> globals;

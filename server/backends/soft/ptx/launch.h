@@ -38,6 +38,7 @@ struct LaunchServices {
   DeviceHeap* heap = nullptr;             // null: device malloc() returns null
   const ImageTable* images = nullptr;     // null: the tenant has no textures and surfaces
   GraphConditions* conditions = nullptr;  // null: the tenant has no conditions
+  DeviceRuntime* runtime = nullptr;       // null: kernels launch no kernels
 };
 
 }  // namespace detshare::soft::ptx

@@ -179,7 +179,14 @@ void Lowering::LowerHalf(FloatOp op, Type type, Rounding rounding, VectorFlags f
                          uint32_t sources, uint32_t more_aux) {
   if (rounding != Rounding::kNone && rounding != Rounding::kRn) return FailUnknown();
   const uint32_t aux = AuxOf(rounding, flags) | more_aux;
-  const ExecFn fn = SelectHalf(op, type);
+  // The usual operations without modifiers are vector operations.
+  const VectorOp vector_op = op == FloatOp::kAdd   ? VectorOp::kAdd
+                             : op == FloatOp::kSub ? VectorOp::kSub
+                             : op == FloatOp::kMul ? VectorOp::kMulLo
+                                                   : VectorOp::kFma;
+  const bool plain =
+      (op == FloatOp::kFma || vector_op != VectorOp::kFma) && (aux & ~FloatAux::kRoundingMask) == 0;
+  const ExecFn fn = plain ? SelectVectorOp(vector_op, type, {}) : SelectHalf(op, type);
   if (sources == 1) EmitSimple(fn, CostCounters::kFloat32, type, {type}, aux);
   if (sources == 2) EmitSimple(fn, CostCounters::kFloat32, type, {type, type}, aux);
   if (sources == 3) EmitSimple(fn, CostCounters::kFloat32, type, {type, type, type}, aux);

@@ -6,6 +6,7 @@
 
 #include "server/backends/soft/ptx/ast.h"
 #include "server/backends/soft/ptx/code_layout.h"
+#include "server/backends/soft/ptx/device_runtime.h"
 #include "server/backends/soft/ptx/lower.h"
 #include "server/backends/soft/ptx/parser.h"
 
@@ -25,10 +26,19 @@ constexpr BuiltinName kBuiltins[] = {{"vprintf", Builtin::kVprintf},
                                      {"free", Builtin::kFree},
                                      {"cudaGraphSetConditional", Builtin::kSetConditional}};
 
-// The functions behind the device runtime of CUDA 12 and before, with which kernels launch kernels.
-// Relocatable code of these toolkits contains that runtime whether or not it is used.
-bool IsDeviceRuntime(std::string_view name) {
+// The functions behind the device runtime of CUDA 12 and before. Relocatable code of these toolkits
+// contains that runtime whether or not it is used.
+bool IsOldDeviceRuntime(std::string_view name) {
   return name.starts_with("cnp") || name.starts_with("__cuda_syscall_");
+}
+
+// Returns what the software GPU has in place of a function, or kNone.
+Builtin BuiltinOf(std::string_view name) {
+  for (const BuiltinName& b : kBuiltins) {
+    if (b.name == name) return b.builtin;
+  }
+  if (IsOldDeviceRuntime(name)) return Builtin::kOldDeviceRuntime;
+  return DeviceRuntimeBuiltin(name);
 }
 
 std::string Name(std::string_view name) {
@@ -92,7 +102,7 @@ class Linker {
         AddGlobal(m, v);
       }
       for (const FunctionAst& f : ast.functions) {
-        if (!f.has_body) continue;
+        if (!f.has_body || DeviceRuntimeBuiltin(f.name) != Builtin::kNone) continue;
         if (f.weak && visible_.count(f.name) != 0) {
           tables_[m].symbols[f.name] = visible_[f.name];
           continue;
@@ -140,19 +150,15 @@ class Linker {
     for (size_t m = 0; m < asts_.size(); ++m) {
       auto& symbols = tables_[m].symbols;
       for (const FunctionAst& f : asts_[m].functions) {
-        if (f.has_body || symbols.count(f.name) != 0) continue;
+        if (symbols.count(f.name) != 0) continue;
         if (const auto it = visible_.find(f.name); it != visible_.end()) {
           symbols.emplace(f.name, it->second);
           continue;
         }
-        for (const BuiltinName& b : kBuiltins) {
-          if (b.name == f.name)
-            symbols.emplace(f.name,
-                            Symbol{Symbol::Kind::kBuiltin, static_cast<uint32_t>(b.builtin), 0});
-        }
-        if (IsDeviceRuntime(f.name))
-          symbols.emplace(f.name, Symbol{Symbol::Kind::kBuiltin,
-                                         static_cast<uint32_t>(Builtin::kDeviceRuntime), 0});
+        const Builtin builtin = BuiltinOf(f.name);
+        if (builtin == Builtin::kNone) continue;
+        symbols.emplace(f.name, Symbol{Symbol::Kind::kBuiltin, static_cast<uint32_t>(builtin), 0});
+        if (builtin == Builtin::kLaunchDevice) code_->launches_kernels = true;
       }
       for (const Variable& v : asts_[m].variables) {
         if (!v.is_extern || v.space == Space::kShared || symbols.count(v.name) != 0) continue;
@@ -374,6 +380,7 @@ absl::StatusOr<std::unique_ptr<Module>> Module::Link(
 
 uint32_t Module::ptx_version() const { return code_->version; }
 uint32_t Module::target() const { return code_->target; }
+bool Module::launches_kernels() const { return code_->launches_kernels; }
 const std::vector<KernelInfo>& Module::kernels() const { return code_->kernels; }
 const std::vector<GlobalInfo>& Module::globals() const { return code_->globals; }
 

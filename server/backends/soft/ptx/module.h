@@ -42,6 +42,8 @@ class Module {
   // The highest .version (90 for 9.0) and .target (75 for sm_75) of the linked texts.
   uint32_t ptx_version() const;
   uint32_t target() const;
+  // Whether a function of the module may launch a kernel.
+  bool launches_kernels() const;
 
   const std::vector<KernelInfo>& kernels() const;
   const std::vector<GlobalInfo>& globals() const;

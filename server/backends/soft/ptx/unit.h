@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -102,6 +103,7 @@ struct Block {
   uint32_t threads_alive = 0;
   std::vector<Warp> warps;
   std::array<Barrier, 16> barriers;
+  std::map<uint32_t, int32_t> runtime_errors;  // cudaGetLastError() of threads that have an error
   AlignedBytes shared;
   AlignedBytes local;
   AlignedBytes registers;

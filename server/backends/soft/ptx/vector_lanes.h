@@ -21,10 +21,11 @@
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
 
 // The families of instructions, one file each: vector_move.cc, vector_compare.cc, vector_float.cc,
-// vector_integer.cc, vector_bits.cc. Each returns null for instructions of other families.
+// vector_half.cc, vector_integer.cc, vector_bits.cc. Each returns null for instructions of other families.
 ExecFn SelectMove(VectorOp op, Type t);
 ExecFn SelectCompare(VectorOp op, Type t, VectorFlags f, Compare compare);
 ExecFn SelectFloat(VectorOp op, Type t, VectorFlags f);
+ExecFn SelectHalf(VectorOp op, Type t);
 ExecFn SelectInteger(VectorOp op, Type t, VectorFlags f);
 ExecFn SelectBits(VectorOp op, Type t, VectorFlags f);
 

@@ -1,17 +1,31 @@
 #include "server/backends/soft/ptx/vector_ops.h"
 
+#include "server/backends/soft/ptx/matrix_math.h"
+
 namespace detshare::soft::ptx {
 
-ExecFn SelectVectorOp(VectorOp op, Type type, VectorFlags flags, Compare compare) {
+namespace {
+
+// Whether this CPU executes the code that vector_lanes.h makes for AVX2.
+bool HasAvx2() {
 #ifdef __clang__
   // Clang ignores the pragma in vector_lanes.h, so both compilations are for any CPU.
-  constexpr bool kAvx2 = false;
+  return false;
 #else
-  static const bool kAvx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                            __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                            __builtin_cpu_supports("lzcnt");
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                          __builtin_cpu_supports("lzcnt");
+  return has;
 #endif
-  return kAvx2 ? avx2::Select(op, type, flags, compare) : base::Select(op, type, flags, compare);
 }
+
+}  // namespace
+
+ExecFn SelectVectorOp(VectorOp op, Type type, VectorFlags flags, Compare compare) {
+  return HasAvx2() ? avx2::Select(op, type, flags, compare)
+                   : base::Select(op, type, flags, compare);
+}
+
+const MatrixMath& SelectMatrixMath() { return HasAvx2() ? avx2::kMatrixMath : base::kMatrixMath; }
 
 }  // namespace detshare::soft::ptx

@@ -306,6 +306,17 @@ TEST_CASE("Half precision rounds as a search over all values does") {
         nearest(widen(static_cast<uint16_t>(a >> 16)) + widen(static_cast<uint16_t>(b >> 16)));
     return lo | static_cast<uint32_t>(hi) << 16;
   });
+  Check2<uint16_t, uint16_t, uint16_t>(
+      "sub.f16 %o, %a, %b;", [&](uint16_t a, uint16_t b) { return nearest(widen(a) - widen(b)); });
+  CheckInstruction<uint32_t, uint32_t, uint32_t, uint32_t>(
+      "fma.rn.f16x2 %o, %a, %b, %c;", [&](uint32_t a, uint32_t b, uint32_t c) {
+        const auto part = [&](int shift) -> uint32_t {
+          const auto half = [&](uint32_t v) { return widen(static_cast<uint16_t>(v >> shift)); };
+          return nearest(
+              static_cast<double>(static_cast<long double>(half(a)) * half(b) + half(c)));
+        };
+        return part(0) | part(16) << 16;
+      });
   Check2<uint32_t, float, float>("cvt.rn.f16x2.f32 %o, %a, %b;", [&](float a, float b) {
     return static_cast<uint32_t>(nearest(a)) << 16 | nearest(b);
   });
@@ -323,6 +334,45 @@ TEST_CASE("bf16 conversions round to nearest even") {
   Check1<uint16_t, float>("cvt.rz.bf16.f32 %o, %a;", [](float a) -> uint16_t {
     return a != a ? 0x7fff : static_cast<uint16_t>(std::bit_cast<uint32_t>(a) >> 16);
   });
+}
+
+// Rounds to bf16, from a type that holds the exact value.
+uint16_t NearestBF16(long double v) {
+  if (v != v) return 0x7fff;
+  const uint16_t sign = std::signbit(v) ? 0x8000 : 0;
+  v = std::fabs(v);
+  if (v >= 0x1.ffp127L) return sign | 0x7f80;
+  int exponent = 0;
+  if (v != 0) std::frexp(v, &exponent);
+  const long double last = std::ldexp(1.0L, std::max(exponent - 8, -133));
+  const float rounded = static_cast<float>(std::nearbyint(v / last) * last);
+  return static_cast<uint16_t>(sign | std::bit_cast<uint32_t>(rounded) >> 16);
+}
+
+TEST_CASE("bf16 arithmetic rounds once, to nearest even") {
+  const auto widen = [](uint16_t v) -> long double {
+    return std::bit_cast<float>(static_cast<uint32_t>(v) << 16);
+  };
+  Check2<uint16_t, uint16_t, uint16_t>("add.bf16 %o, %a, %b;", [&](uint16_t a, uint16_t b) {
+    return NearestBF16(static_cast<float>(widen(a) + widen(b)));
+  });
+  Check2<uint16_t, uint16_t, uint16_t>("sub.bf16 %o, %a, %b;", [&](uint16_t a, uint16_t b) {
+    return NearestBF16(static_cast<float>(widen(a) - widen(b)));
+  });
+  Check2<uint16_t, uint16_t, uint16_t>("mul.bf16 %o, %a, %b;", [&](uint16_t a, uint16_t b) {
+    return NearestBF16(widen(a) * widen(b));
+  });
+  CheckInstruction<uint16_t, uint16_t, uint16_t, uint16_t>(
+      "fma.rn.bf16 %o, %a, %b, %c;", [&](uint16_t a, uint16_t b, uint16_t c) {
+        const long double product = widen(a) * widen(b);  // exact
+        const long double sum = product + widen(c);
+        // The x87 format does not hold the widest sums exactly. A tie that it makes is none.
+        const long double t = sum - product;
+        const long double error = (product - (sum - t)) + (widen(c) - t);
+        const bool finite = sum - sum == 0;
+        return NearestBF16(
+            finite && error != 0 ? std::nextafter(sum, error > 0 ? HUGE_VALL : -HUGE_VALL) : sum);
+      });
 }
 
 TEST_CASE("Approximations are accurate to a few units in the last place") {

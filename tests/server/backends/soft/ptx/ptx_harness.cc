@@ -68,7 +68,7 @@ Result Program::Run(std::string_view kernel, LaunchConfig config, int threads, u
   const int index = module_->FindKernel(kernel);
   if (index < 0) throw std::runtime_error("no kernel " + std::string(kernel));
   auto launch = KernelLaunch::Create(*executable_, static_cast<size_t>(index), std::move(config),
-                                     {memory_, memory_, memory_, images_});
+                                     {memory_, memory_, memory_, images_, nullptr, runtime_});
   if (!launch.ok()) throw std::runtime_error(launch.status().ToString());
   const uint64_t units = (*launch)->unit_count();
   const bool all_at_once = (*launch)->config().cooperative;

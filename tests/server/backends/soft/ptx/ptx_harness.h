@@ -80,8 +80,11 @@ class Program {
   const Module& module() const { return *module_; }
   // Sets the images for the handles of the kernels. They must outlive the runs.
   void set_images(const ImageTable* images) { images_ = images; }
+  // Lets kernels launch kernels. It must outlive the runs.
+  void set_runtime(DeviceRuntime* runtime) { runtime_ = runtime; }
 
  private:
+  DeviceRuntime* runtime_ = nullptr;
   const ImageTable* images_ = nullptr;
   Memory* memory_;
   std::unique_ptr<Module> module_;

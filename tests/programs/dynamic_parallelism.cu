@@ -2,7 +2,7 @@
 // streams for fire-and-forget and tail launches.
 #include <algorithm>
 
-#include "../check.h"
+#include "check.h"
 
 constexpr int kCount = 1 << 14;
 constexpr int kSmallPart = 64;

@@ -1,0 +1,111 @@
+// Matrix products and the conversions of their fragments.
+#include <algorithm>
+
+#include "server/backends/soft/ptx/matrix_math.h"
+
+// Must follow all other headers.
+#include "server/backends/soft/ptx/vector_half.h"
+
+namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
+namespace {
+
+// Rows are multiplied in groups, so that the chains of several rows overlap in the CPU.
+template <uint32_t kRows, uint32_t kColumns>
+void MultiplyRows(const double* a, const double* b, double* d, uint32_t k) {
+  double sum[kRows][kColumns];
+  for (uint32_t i = 0; i < kRows; ++i)
+    for (uint32_t j = 0; j < kColumns; ++j) sum[i][j] = d[i * kColumns + j];
+  for (uint32_t at = 0; at < k; ++at) {
+    const double* const row = b + at * kColumns;
+    for (uint32_t i = 0; i < kRows; ++i) {
+      const double factor = a[i * k + at];
+      for (uint32_t j = 0; j < kColumns; ++j) sum[i][j] = __builtin_fma(factor, row[j], sum[i][j]);
+    }
+  }
+  for (uint32_t i = 0; i < kRows; ++i)
+    for (uint32_t j = 0; j < kColumns; ++j) d[i * kColumns + j] = sum[i][j];
+}
+
+template <uint32_t kRows, uint32_t kColumns>
+void MultiplyGroups(const double* a, const double* b, double* d, uint32_t m, uint32_t k) {
+  for (uint32_t i = 0; i < m; i += kRows)
+    MultiplyRows<kRows, kColumns>(a + i * k, b, d + i * kColumns, k);
+}
+
+void MultiplyAdd(const double* a, const double* b, double* d, uint32_t m, uint32_t n, uint32_t k) {
+  if (n == 8 && m % 4 == 0) return MultiplyGroups<4, 8>(a, b, d, m, k);
+  if (n == 16 && m % 2 == 0) return MultiplyGroups<2, 16>(a, b, d, m, k);
+  if (n == 32) return MultiplyGroups<1, 32>(a, b, d, m, k);
+  for (uint32_t i = 0; i < m; ++i) {
+    for (uint32_t j = 0; j < n; ++j) {
+      double sum = d[i * n + j];
+      for (uint32_t at = 0; at < k; ++at) sum = __builtin_fma(a[i * k + at], b[at * n + j], sum);
+      d[i * n + j] = sum;
+    }
+  }
+}
+
+template <class Lane, class F>
+void DecodeLanes(const void* reg, double* values, F f) {
+  const Lane* const lanes = static_cast<const Lane*>(reg);
+  for (uint32_t i = 0; i < kLanes; ++i) values[i] = f(lanes[i]);
+}
+
+void Decode(Type type, const void* reg, uint32_t j, double* values) {
+  switch (type) {
+    case Type::kF64:
+      return DecodeLanes<double>(reg, values, [](double v) { return v; });
+    case Type::kF16:
+      return DecodeLanes<uint32_t>(reg, values,
+                                   [=](uint32_t v) { return FromF16(v >> 16 * j & 0xffff); });
+    case Type::kBF16:
+      return DecodeLanes<uint32_t>(reg, values,
+                                   [=](uint32_t v) { return FromBF16(v >> 16 * j & 0xffff); });
+    case Type::kTF32:
+      return DecodeLanes<uint32_t>(reg, values,
+                                   [](uint32_t v) { return std::bit_cast<float>(v & ~0x1fffu); });
+    case Type::kF32:
+      return DecodeLanes<float>(reg, values, [](float v) { return v; });
+    case Type::kS8:
+      return DecodeLanes<uint32_t>(reg, values,
+                                   [=](uint32_t v) { return static_cast<int8_t>(v >> 8 * j); });
+    case Type::kU8:
+      return DecodeLanes<uint32_t>(reg, values,
+                                   [=](uint32_t v) { return static_cast<uint8_t>(v >> 8 * j); });
+    default:
+      return DecodeLanes<int32_t>(reg, values, [](int32_t v) { return v; });
+  }
+}
+
+template <class Lane, class F>
+void EncodeLanes(const double* values, void* reg, F f) {
+  Lane* const lanes = static_cast<Lane*>(reg);
+  for (uint32_t i = 0; i < kLanes; ++i) lanes[i] = f(values[i], lanes[i]);
+}
+
+void Encode(Type type, const double* values, uint32_t j, bool saturate, void* reg) {
+  switch (type) {
+    case Type::kF64:
+      return EncodeLanes<double>(values, reg, [](double v, double) { return v; });
+    case Type::kF16:
+      return EncodeLanes<uint32_t>(values, reg, [=](double v, uint32_t word) {
+        return (word & 0xffff0000u >> 16 * j) | ToF16(v) << 16 * j;
+      });
+    case Type::kS32:
+      return EncodeLanes<uint32_t>(values, reg, [=](double v, uint32_t) {
+        if (saturate) v = std::clamp(v, -2147483648.0, 2147483647.0);
+        return static_cast<uint32_t>(static_cast<int64_t>(v));
+      });
+    default:
+      return EncodeLanes<uint32_t>(values, reg, [](double v, uint32_t) {
+        const float f = static_cast<float>(v);
+        return f != f ? 0x7fffffffu : std::bit_cast<uint32_t>(f);
+      });
+  }
+}
+
+}  // namespace
+
+const MatrixMath kMatrixMath = {MultiplyAdd, Decode, Encode};
+
+}  // namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA
