@@ -423,6 +423,29 @@ On NVIDIA H200 GPUs, driver 580.159.04, on 2026-11-21, natively and through DetS
 | NVRTC, nvJitLink | 13.0.88 |
 | NCCL, two GPUs, in threads and in processes | 2.28.9 (not over shared host memory: `NCCL_P2P_DISABLE=1`) |
 
+## Public suites that were run
+
+On an NVIDIA H100, driver 580.159.04, on 2026-11-27, natively and through DetShare with `isolation = "tenant"`, eight programs
+at once in eight tenants. A program counts as equal if its exit status and its output are those of the native run. Times, rates and
+what two native runs print differently do not count. Programs of cuda-samples that need graphics, MPI or NvSci were left out.
+
+| | cuda-samples (c94ff366, 2025-09-05) | HeCBench (f27000a51, 2026-05-19) |
+|---|--:|--:|
+| programs | 141 | 529 |
+| not built: needs files or libraries that were not there | 14 | 44 |
+| fails natively as well: needs input files, two GPUs and so on | 17 | 70 |
+| takes longer than the limit natively (10 to 15 s) | 2 | 202 |
+| **compared** | **108** | **213** |
+| equal | 106 | 211 |
+| differs | 2 | 2 |
+
+| program | what differs |
+|---|---|
+| `deviceQueryDrv` | "Supports MultiDevice Co-op Kernel Launch: No". Such launches are refused, and the attribute says so. |
+| `graphMemoryFootprint` | Its graphs take more memory: natively the graphs of one stream share memory. |
+| `groupnorm` | The program has a race: threads rewrite shared memory that others still read. Preemption shows it; the native runs had no bad sums. |
+| `warpsort` | It took more than 60 s once, beside seven programs that used the GPU all the time. Alone it takes 1.6 s, natively 2.2 s, and is equal. |
+
 ## Programs of older toolkits that were run
 
 Programs that were built with CUDA 11 or 12 run unchanged. The test programs (`tests/programs`) were built with these
