@@ -25,7 +25,8 @@ def rows(apart=100, **leaks):
     for i in range(12):
         row = {"seconds": i * 10.0, "phase": "rest", "opened": i * apart, "sessions": 8, "files": 3, "survivor_files": 9,
                "survivor_file_kib": 100, "rss_kib": 50000 + min(i, 4) * 5000 + noise.randrange(60), "descriptors": 20 + noise.randrange(2),
-               "threads": 22, "mappings": 600 + noise.randrange(5)}
+               "threads": 22, "mappings": 600 + noise.randrange(5), "card_mib": 700 + noise.randrange(3), "p50_us": 250 + noise.randrange(9),
+               "p99_us": 400 + noise.randrange(20)}
         for name, growth in leaks.items():
             row[name] += int(growth * row["opened"])
         made.append({**row, "phase": "run", "rss_kib": 90000})
@@ -43,13 +44,18 @@ def main():
             failures.append(what)
 
     check(not soak.verdict(rows(), 4.0)[1], f"a leak where there is none: {soak.verdict(rows(), 4.0)[0]}")
-    for name, growth in {"rss_kib": 8, "descriptors": 0.03, "threads": 0.03, "mappings": 0.5, "files": 0.02}.items():
+    for name, growth in {"rss_kib": 8, "descriptors": 0.03, "threads": 0.03, "mappings": 0.5, "files": 0.02, "card_mib": 0.2}.items():
         lines, leaks = soak.verdict(rows(**{name: growth}), 4.0)
         check(leaks and any(line.startswith("LEAK") and name in line for line in lines), f"{name} by {growth} a session is not found")
     for name in ("descriptors", "threads", "mappings"):
         check(soak.verdict(rows(apart=15, **{name: 1}), 400.0)[1], f"{name} by 1 a session is not found in a short run")
         check(not soak.verdict(rows(apart=15, **{name: 0.05}), 400.0)[1], f"{name} by 3 in all is a leak")
     check(soak.verdict(rows()[:6], 4.0)[1], "too few rests are no verdict")
+    check(not soak.verdict(rows(), 4.0, 0.1)[1], "latencies that stay are called slow")
+    for name in ("p50_us", "p99_us"):
+        slower = rows(**{name: 0.2})
+        check(soak.verdict(slower, 4.0, 0.1)[1], f"{name} that grows is not found")
+        check(not soak.verdict(slower, 4.0)[1], f"{name} is judged though nobody asked")
     check(soak.slope([(x, 2 * x + 1) for x in range(8)] + [(8, 100)]) == 2.0, "an outlier moves the slope")
     with tempfile.TemporaryDirectory() as folder:
         soak.write_svg(rows(), os.path.join(folder, "x.svg"))
