@@ -62,12 +62,9 @@ void CheckWidth() {
     return static_cast<T>(static_cast<u64>(a) * static_cast<u64>(b) + static_cast<u64>(c));
   });
   CheckInstruction<T, T, T, T>(I<T>("mad.hi.$ %o, %a, %b, %c;"), [](T a, T b, T c) {
-    const s128 product = static_cast<s128>(a) * static_cast<s128>(b);
-    const u128 unsigned_product = static_cast<u128>(a) * static_cast<u128>(b);
-    const u64 high =
-        static_cast<u64>(std::is_signed_v<T> ? static_cast<u128>(product >> (8 * sizeof(T)))
-                                             : unsigned_product >> (8 * sizeof(T)));
-    return static_cast<T>(high + static_cast<u64>(c));
+    using Wide = std::conditional_t<std::is_signed_v<T>, s128, u128>;
+    const Wide product = static_cast<Wide>(a) * static_cast<Wide>(b);
+    return static_cast<T>(static_cast<u64>(product >> (8 * sizeof(T))) + static_cast<u64>(c));
   });
   CheckInstruction<T, T, T, T>(I<T>("sad.$ %o, %a, %b, %c;"), [](T a, T b, T c) {
     const u64 difference = a < b ? static_cast<u64>(b) - static_cast<u64>(a)
