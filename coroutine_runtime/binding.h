@@ -16,10 +16,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/sched_entity.h"
+#include "coroutine_runtime/shared_event.h"
 
 namespace detshare {
 
@@ -33,8 +37,14 @@ bool DoesNotFitPartition(const absl::Status& status);
 
 class Binding {
  public:
-  Binding(Device& device, AddressSpace& space)
-      : device_(device), space_(space), urgent_(device.urgent()), partition_(&device.whole()) {}
+  // `ordinary_complete` asks the device whether none of the session's work in the ordinary group is
+  // unfinished.
+  Binding(Device& device, AddressSpace& space, std::function<bool()> ordinary_complete)
+      : device_(device),
+        space_(space),
+        urgent_(device.urgent()),
+        partition_(&device.whole()),
+        ordinary_complete_(std::move(ordinary_complete)) {}
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
 
@@ -64,6 +74,26 @@ class Binding {
   Partition& whole() const { return space_.urgent() ? *urgent_ : device_.whole(); }
   // Whether the session's work runs in the urgent group.
   bool InUrgentGroup() const { return space_.urgent(); }
+  // Whether the session's urgent work waits for no work in the ordinary group, its own or that of
+  // another session.
+  bool OnlyUrgentWork() const {
+    if (Awaits()) [[unlikely]]
+      return false;
+    if (ordinary_unfinished_) [[unlikely]]
+      ordinary_unfinished_ = !ordinary_complete_();
+    return !ordinary_unfinished_;
+  }
+  // An operation is about to run on the partition, whatever the session's group is.
+  void NoteGroup(const Partition& partition) const {
+    if (urgent_ != nullptr && !IsInGroup(partition)) [[unlikely]]
+      ordinary_unfinished_ = true;
+  }
+  // The session is about to wait for the event's last recording, which may be of ordinary work.
+  void Await(const std::shared_ptr<SharedEvent>& event) {
+    if (urgent_ == nullptr || event->RecordedUrgent()) return;
+    awaited_number_ = event->recorded();
+    awaited_ = event;
+  }
   // Whether the partition is in the session's group.
   bool IsInGroup(const Partition& partition) const {
     return (&partition == urgent_) == space_.urgent();
@@ -115,7 +145,7 @@ class Binding {
   bool StayFor(const Kernel& kernel) const {
     if (space_.bound() || kernel.CanStartIn(space_.urgent())) [[likely]]
       return false;
-    space_.set_urgent(!space_.urgent());
+    SetUrgent(!space_.urgent());
     return true;
   }
   // The session's work should run in this group. Requires an entity, and a device that can preempt.
@@ -123,8 +153,21 @@ class Binding {
     if (space_.bound()) {
       entity_->NoteBoundTo(space_.urgent());
     } else {
-      space_.set_urgent(urgent);
+      SetUrgent(urgent);
     }
+  }
+  void SetUrgent(bool urgent) const {
+    if (urgent && !space_.urgent()) ordinary_unfinished_ = true;
+    space_.set_urgent(urgent);
+  }
+  // Whether the session waits for ordinary work of another session.
+  bool Awaits() const {
+    if (awaited_ == nullptr) [[likely]]
+      return false;
+    // Acquire: as for any fence that the session waits for.
+    if (awaited_->reached().load(std::memory_order_acquire) < awaited_number_) return true;
+    awaited_ = nullptr;
+    return false;
   }
 
   Device& device_;
@@ -132,6 +175,10 @@ class Binding {
   Partition* const urgent_;  // null: the device cannot preempt
   Partition* partition_;     // used without an entity
   SchedEntity* entity_ = nullptr;
+  const std::function<bool()> ordinary_complete_;
+  mutable bool ordinary_unfinished_ = false;      // or not known to be finished
+  mutable std::shared_ptr<SharedEvent> awaited_;  // null: none
+  uint64_t awaited_number_ = 0;
 };
 
 }  // namespace detshare

@@ -28,6 +28,7 @@ void GapHold::AfterOperation() {
 }
 
 void GapHold::Watch() {
+  EndUnlessUrgent();
   if (!held_ || !working_) return;
   if (binding_.followed() && binding_.entity()->working()) return;
   working_ = false;

@@ -50,7 +50,7 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       queues_(queues),
       parking_(parking),
       fences_(space),
-      binding_(device, space),
+      binding_(device, space, [this] { return OrdinaryComplete(); }),
       order_(device, space, queues, fences_, binding_, parking, counters_),
       timer_(device, binding_),
       account_(device, space, binding_, order_, timer_),
@@ -100,6 +100,18 @@ absl::StatusOr<bool> GpuCoroutine::MarkWork(uint64_t serial, Marker& marker) {
     }
   }
   return false;
+}
+
+bool GpuCoroutine::OrdinaryComplete() {
+  for (const auto& [id, context] : streams_.contexts()) {
+    for (LogicalStream* const stream : context->streams) {
+      if (stream->queue != nullptr && stream->partition != device_.urgent() &&
+          !stream->queue->Idle()) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 absl::StatusOr<Queue*> GpuCoroutine::PrepareInPlace(LogicalStream& stream) {
@@ -215,10 +227,10 @@ absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
                                   const DurationCache::Lookup* known, bool waits) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
   if (known != nullptr) account_.Add(*stream, known->operation->Estimate(0));
+  binding_.NoteGroup(partition);
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Prepare(*stream, partition));
   // The kernels of a graph leave no gaps, and some may need every place on the SMs.
-  if (hold_.wanted()) [[unlikely]]
-    hold_.BeforeGraph();
+  hold_.BeforeGraph();
   // The time of a wait says nothing about the operation.
   absl::Status status =
       timer_.Run(*stream, *queue, partition, waits ? nullptr : known,
@@ -337,14 +349,16 @@ absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId id, uint64_
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
   // Other sessions wait for the marker.
   DETSHARE_RETURN_IF_ERROR(parking_.Submit(*queue));
-  return event.Record(*queue, number);
+  return event.Record(*queue, binding_.InUrgentGroup(), number);
 }
 
-absl::Status GpuCoroutine::WaitShared(StreamId id, SharedEvent& event) {
+absl::Status GpuCoroutine::WaitShared(StreamId id, const std::shared_ptr<SharedEvent>& event) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
   account_.BeforeWait(*stream);
-  absl::Status status = event.Wait(*queue);
+  binding_.Await(event);
+  hold_.EndUnlessUrgent();
+  absl::Status status = event->Wait(*queue);
   account_.NoteWait(*stream);
   return status;
 }

@@ -136,7 +136,7 @@ class GpuCoroutine {
   absl::Status WaitEventOf(const GpuCoroutine& owner, StreamId stream, EventId event);
   // The same for events that other sessions also use. Sets `*number` to the recording's number.
   absl::Status RecordShared(SharedEvent& event, StreamId stream, uint64_t* number);
-  absl::Status WaitShared(StreamId stream, SharedEvent& event);
+  absl::Status WaitShared(StreamId stream, const std::shared_ptr<SharedEvent>& event);
   // CUDA_ERROR_NOT_READY while either event is not reached; CUDA_ERROR_INVALID_HANDLE if an event
   // was not recorded or is not timed.
   absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end) {
@@ -240,6 +240,8 @@ class GpuCoroutine {
  private:
   GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Parking& parking);
 
+  // Whether none of the session's work in the ordinary time-slice group is unfinished.
+  bool OrdinaryComplete();
   // Orders an operation that stays where its stream is, and returns its queue. PrepareOther() also
   // counts the operation, for kinds without a counter of their own.
   absl::StatusOr<Queue*> PrepareInPlace(LogicalStream& stream);

@@ -11,9 +11,10 @@ absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvent::Create(Device& device)
   return std::shared_ptr<SharedEvent>(new SharedEvent(device, std::move(marker)));
 }
 
-absl::Status SharedEvent::Record(Queue& queue, uint64_t* number) {
+absl::Status SharedEvent::Record(Queue& queue, bool urgent, uint64_t* number) {
   const MutexLock lock(&mutex_);
   DETSHARE_RETURN_IF_ERROR(queue.Record(*marker_));
+  recorded_urgent_ = urgent;
   *number = recorded_.load(std::memory_order_relaxed) + 1;
   recorded_.store(*number, std::memory_order_release);
   return absl::OkStatus();
@@ -24,6 +25,11 @@ void SharedEvent::Reach(uint64_t number) {
   while (seen < number && !reached_.compare_exchange_weak(seen, number, std::memory_order_release,
                                                           std::memory_order_relaxed)) {
   }
+}
+
+bool SharedEvent::RecordedUrgent() {
+  const MutexLock lock(&mutex_);
+  return recorded_urgent_;
 }
 
 absl::StatusOr<bool> SharedEvent::Complete() {

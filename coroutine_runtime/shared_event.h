@@ -28,9 +28,10 @@ class SharedEvent {
 
   Device& device() const { return device_; }
 
-  // Records the marker at this point of `queue`, which is of the event's device. The recording
-  // session reports when the point is reached, or lost with the session.
-  absl::Status Record(Queue& queue, uint64_t* number);
+  // Records the marker at this point of `queue`, which is of the event's device. `urgent`: the queue is
+  // of the urgent time-slice group. The recording session reports when the point is reached, or lost
+  // with the session.
+  absl::Status Record(Queue& queue, bool urgent, uint64_t* number);
   void Reach(uint64_t number);
   // Blocks `queue`, of any device of the backend, until the last recording's point. No wait if
   // there is no recording.
@@ -40,6 +41,8 @@ class SharedEvent {
   // which can be waited for as a fence. Release: the work before the recording happened before.
   uint64_t recorded() const { return recorded_.load(std::memory_order_acquire); }
   const std::atomic<uint64_t>& reached() const { return reached_; }
+  // Whether the last recording is of urgent work. True if there is none.
+  bool RecordedUrgent();
   // Whether the last recording is complete, or there is none. Errors are the device's.
   absl::StatusOr<bool> Complete();
 
@@ -50,6 +53,7 @@ class SharedEvent {
   Device& device_;
   Mutex mutex_;  // makes a recording one step for waiting sessions
   const std::unique_ptr<Marker> marker_;
+  bool recorded_urgent_ ABSL_GUARDED_BY(mutex_) = true;
   std::atomic<uint64_t> recorded_{0};  // changed under mutex_
   std::atomic<uint64_t> reached_{0};
 };

@@ -46,7 +46,8 @@ struct UrgentSession {
   SchedBoard board;
   DurationTable durations{device.properties().sm_count};
   SchedEntity entity{board, durations, clock, [] {}};
-  Binding binding{device, space};
+  bool ordinary_complete = true;
+  Binding binding{device, space, [this] { return ordinary_complete; }};
   GapHold hold{device, binding};
   FakeKernel kernel;
 
@@ -129,6 +130,46 @@ TEST_CASE_METHOD(UrgentSession, "A session in the ordinary group holds nothing")
   Request(50);
   Request(50);
   CHECK(device.asked == 0);
+}
+
+TEST_CASE_METHOD(UrgentSession, "A session whose ordinary work is unfinished holds nothing") {
+  Publish(/*urgent=*/false);
+  Launch(1'000);
+  ordinary_complete = false;
+  Publish(/*urgent=*/true);
+  Request(50);
+  Request(50);
+  CHECK(device.asked == 0);
+  ordinary_complete = true;
+  Launch(1'000);
+  CHECK(device.held_for.has_value());
+  // A graph that is not ready in the urgent group runs in the other one.
+  ordinary_complete = false;
+  binding.NoteGroup(device.whole());
+  hold.EndUnlessUrgent();
+  CHECK_FALSE(device.held_for.has_value());
+  Launch(1'000);
+  CHECK_FALSE(device.held_for.has_value());
+}
+
+TEST_CASE_METHOD(UrgentSession, "A session that waits for ordinary work of another holds nothing") {
+  Request(50);
+  const std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
+  const std::unique_ptr<Queue> queue = *device.whole().CreateQueue(0);
+  uint64_t number = 0;
+  REQUIRE(event->Record(*queue, /*urgent=*/true, &number).ok());
+  binding.Await(event);
+  Launch(1'000);
+  CHECK(device.held_for.has_value());
+  REQUIRE(event->Record(*queue, /*urgent=*/false, &number).ok());
+  binding.Await(event);
+  hold.Watch();
+  CHECK_FALSE(device.held_for.has_value());
+  Launch(1'000);
+  CHECK_FALSE(device.held_for.has_value());
+  event->Reach(number);
+  Launch(1'000);
+  CHECK(device.held_for.has_value());
 }
 
 TEST_CASE_METHOD(UrgentSession,

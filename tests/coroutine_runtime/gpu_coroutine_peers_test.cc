@@ -106,14 +106,14 @@ TEST_CASE("A shared event stands for its last recording by any session") {
   OnDevice one(device, parking), other(device, parking);
   const std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
   CHECK(*event->Complete());
-  CHECK(other.coroutine->WaitShared(1, *event).ok());
+  CHECK(other.coroutine->WaitShared(1, event).ok());
   CHECK(device.operations[other.Fill()].before.empty());
 
   const int64_t first = one.Fill();
   uint64_t early = 0, late = 0;
   REQUIRE(one.coroutine->RecordShared(*event, 1, &early).ok());
   CHECK_FALSE(*event->Complete());
-  REQUIRE(other.coroutine->WaitShared(1, *event).ok());
+  REQUIRE(other.coroutine->WaitShared(1, event).ok());
   const int64_t second = other.Fill();
   CHECK(device.operations[second].before.contains(first));
   REQUIRE(other.coroutine->RecordShared(*event, 1, &late).ok());
