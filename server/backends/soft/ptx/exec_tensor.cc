@@ -151,6 +151,9 @@ void LoadBox(Context& c, const Instr& in, uint32_t lane) {
 void StoreBox(Context& c, const Instr& in, uint32_t lane) {
   Tensor tensor;
   if (!ReadTensor(c, in, lane, &tensor)) return;
+  // An H100 (driver 580) stores and reduces boxes beyond the end of a tensor, but not before its begin.
+  if (*std::min_element(tensor.at.begin(), tensor.at.end()) < 0)
+    return RaiseFault(c, in, FaultKind::kIllegalInstruction, c.Src<uint64_t>(in.b)[lane], lane);
   const TensorBox box(tensor.map);
   const auto swizzle = static_cast<TensorSwizzle>(tensor.map.swizzle);
   Reduction reduction = nullptr;

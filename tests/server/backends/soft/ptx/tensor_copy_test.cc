@@ -195,7 +195,7 @@ TEST_CASE_METHOD(TensorFixture, "Stores of boxes change nothing outside of the t
   uint32_t* tensor = memory.New<uint32_t>(kWidth * kHeight);
   for (const TensorSwizzle swizzle : {TensorSwizzle::kNone, TensorSwizzle::k64}) {
     const TensorMapBytes map = Map(tensor, TensorType::kU32, {kWidth, kHeight}, {16, 8}, swizzle);
-    for (const TensorPlace& place : {TensorPlace{2, {4, 2}}, {2, {8, 10}}, {2, {-4, -3}}}) {
+    for (const TensorPlace& place : {TensorPlace{2, {4, 2}}, {2, {8, 10}}, {2, {8, 3000}}}) {
       std::fill_n(tensor, kWidth * kHeight, 7u);
       std::vector<uint32_t> want(kWidth * kHeight, 7);
       ForBox(map, place, [&](uint32_t element, int64_t at) {
@@ -242,6 +242,12 @@ TEST_CASE_METHOD(TensorFixture, "Copies of boxes fault where maps are wrong or m
   CHECK(Load(map, {2, {0, 12}}, 64).kind == FaultKind::kNone);
   CHECK(Load(map, {2, {0, 13}}, 64).kind == FaultKind::kIllegalAddress);
   CHECK(Store(map, {2, {0, 13}}, tensor).kind == FaultKind::kIllegalAddress);
+  // A load may begin before the tensor, and a store may not.
+  const uint32_t* const box = memory.New<uint32_t>(kWords);
+  for (const TensorPlace& place : {TensorPlace{2, {-4, 0}}, {2, {0, -1}}}) {
+    CHECK(Load(good, place, 64).kind == FaultKind::kNone);
+    CHECK(Store(good, place, box).kind == FaultKind::kIllegalInstruction);
+  }
   // The box does not fit into shared memory.
   map = Map(tensor, TensorType::kU32, {16, 16, 16}, {16, 256, 256});
   CHECK(Load(map, {3, {0, 0, 0}}, 64).kind == FaultKind::kIllegalAddress);
