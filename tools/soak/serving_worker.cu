@@ -8,7 +8,7 @@
 //       every 1,000 requests it sleeps and wakes: it registers HOST_MIB of host memory, copies
 //       WEIGHTS_MIB of weights there, unmaps them, gives their physical memory back, takes
 //       physical memory again, restores the weights, opens the other rank's memory again, and
-//       captures some graphs anew. Each second it prints "latency P50 P99 REQUESTS" (us).
+//       captures some graphs anew. Each second it prints "latency P50 P90 P99 REQUESTS" (us).
 //   serving_worker fork_server SEED
 //       A process without CUDA that forks a child each 200 ms. The child serves one request.
 //   serving_worker poll
@@ -305,8 +305,8 @@ int Follow(int requests, int socket, size_t weights_mib, size_t host_mib, uint32
 void PrintLatencies(std::vector<float>* latencies) {
   std::sort(latencies->begin(), latencies->end());
   const size_t count = latencies->size();
-  std::printf("latency %.1f %.1f %zu\n", (*latencies)[count / 2], (*latencies)[count * 99 / 100],
-              count);
+  std::printf("latency %.1f %.1f %.1f %zu\n", (*latencies)[count / 2], (*latencies)[count * 9 / 10],
+              (*latencies)[count * 99 / 100], count);
   std::fflush(stdout);
   latencies->clear();
 }
