@@ -216,8 +216,14 @@ Partition& GpuGraph::Choose() {
 
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wanted,
                                                                 GraphPlace* refused) {
-  if (coroutine_.entity() == nullptr || Existing(wanted) != nullptr || instances_.empty() ||
-      (++missed_ > kMaxMissed && CanStartOn(wanted))) {
+  const SchedEntity* const entity = coroutine_.entity();
+  if (entity == nullptr || Existing(wanted) != nullptr || instances_.empty()) {
+    missed_ = 0;
+    return FittingInstance(wanted, refused);
+  }
+  // Beside other processes, a session with urgent work has no turn for a launch in the ordinary group.
+  const bool must = entity->shares_device() && &wanted == coroutine_.device().urgent();
+  if ((must || ++missed_ > kMaxMissed) && CanStartOn(wanted)) {
     missed_ = 0;
     return FittingInstance(wanted, refused);
   }

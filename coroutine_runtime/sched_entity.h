@@ -188,6 +188,8 @@ class alignas(64) SchedEntity {
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }
+  // Whether ordinary work waits for the process's turn on the device, and urgent work does not.
+  bool shares_device() const { return assignment_.shares_device; }
   // The session is bound to the urgent time-slice group or to the ordinary one. Never changes.
   void NoteBoundTo(bool urgent) {
     std::atomic<bool>& figure = urgent ? figures_.bound_urgent : figures_.bound_ordinary;

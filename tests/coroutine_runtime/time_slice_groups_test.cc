@@ -58,6 +58,7 @@ struct GroupFixture {
     assignment.partitions = {low.get(), &device.whole(), device.urgent()};
     assignment.migrate_every = migrate_every;
     assignment.prepare = prepare;
+    assignment.shares_device = shares_device;
     entity.Publish(assignment);
     if (coroutine->entity() == nullptr) coroutine->Attach(entity);
     REQUIRE(coroutine->MayRun());
@@ -111,6 +112,7 @@ struct GroupFixture {
   }
 
   absl::InlinedVector<Partition*, 4> prepare;
+  bool shares_device = false;
 };
 
 // ---- a session moves
@@ -480,6 +482,24 @@ TEST_CASE_METHOD(GroupFixture, "A graph has an instance in each group in which i
   CHECK(Last().urgent);
   CHECK(Comes(Number(), Number() - 1));
   CHECK(Comes(Number(), 0));
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(
+    GroupFixture,
+    "Beside other processes, a graph of an urgent session never runs in the other group") {
+  shares_device = true;
+  Give(/*urgent=*/false);
+  MakeGraph(Node(graph_kernel));
+  LaunchGraph();
+  CHECK_FALSE(Last().urgent);
+  Give(/*urgent=*/true);
+  LaunchGraph();
+  CHECK(Last().urgent);
+  // Ordinary work has its turn, so it takes the instance that is there.
+  Give(/*urgent=*/false);
+  LaunchGraph();
+  CHECK_FALSE(Last().urgent);
   device.RunAll();
 }
 
