@@ -25,8 +25,8 @@ thread_local UnitText* current_text = nullptr;
 // The kernels that this unit launched.
 thread_local std::vector<GridRequest>* current_children = nullptr;
 
-// Those that a parent launches wait until the parent is complete, so this is more than hardware
-// keeps by default (2,048).
+// Of a session. Those that a parent launches wait until the parent is complete, so this is more than
+// hardware keeps by default (2,048).
 constexpr uint64_t kMaxWaitingChildren = 65'536;
 
 int ResultOf(ptx::FaultKind kind) {
@@ -301,6 +301,15 @@ bool GridJob::GetAttribute(int attribute, int* value) const {
   return true;
 }
 
+std::shared_ptr<WaitingChild> WaitingChild::Create(std::shared_ptr<SpaceState> space,
+                                                   uint64_t bytes) {
+  if (space->waiting_children.fetch_add(1, std::memory_order_relaxed) >= kMaxWaitingChildren) {
+    space->waiting_children.fetch_sub(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  return std::shared_ptr<WaitingChild>(new WaitingChild(std::move(space), bytes));
+}
+
 int GridJob::Launch(ptx::ChildLaunch launch) {
   constexpr int kInvalidConfiguration = 9, kMaxDepthExceeded = 65, kPendingCountExceeded = 69;
   constexpr int kMaxDepth = 24;
@@ -310,15 +319,12 @@ int GridJob::Launch(ptx::ChildLaunch launch) {
     const int result = CudaResultOf(child.status());
     return result == kCudaErrorInvalidValue ? kInvalidConfiguration : result;
   }
-  if (request_.waiting_children->fetch_add(1, std::memory_order_relaxed) >= kMaxWaitingChildren) {
-    request_.waiting_children->fetch_sub(1, std::memory_order_relaxed);
-    return kPendingCountExceeded;
-  }
+  child->waiting = WaitingChild::Create(request_.space, sizeof(GridRequest) + launch.params.size());
+  if (child->waiting == nullptr) return kPendingCountExceeded;
   child->tail = launch.tail;
   child->depth = request_.depth + 1;
   child->quantum = request_.quantum;
   child->log = request_.log;
-  child->waiting_children = request_.waiting_children;
   child->config.grid_id = request_.config.grid_id;
   child->config.start_time_ns = request_.config.start_time_ns;
   child->config.start_cycle = request_.config.start_cycle;

@@ -31,6 +31,23 @@ struct UnitText {
 
 struct GridRequest;
 
+// Counts a child and its memory for its session while it waits.
+class WaitingChild {
+ public:
+  // Null if too many children of the session wait.
+  static std::shared_ptr<WaitingChild> Create(std::shared_ptr<SpaceState> space, uint64_t bytes);
+  ~WaitingChild() { space_->waiting_children.fetch_sub(1, std::memory_order_relaxed); }
+  WaitingChild(const WaitingChild&) = delete;
+  WaitingChild& operator=(const WaitingChild&) = delete;
+
+ private:
+  WaitingChild(std::shared_ptr<SpaceState> space, uint64_t bytes)
+      : space_(std::move(space)), held_(space_, bytes) {}
+
+  const std::shared_ptr<SpaceState> space_;
+  const HeldMemory held_;
+};
+
 // Plans the launch of another kernel of the same module, with the errors of PlanLaunch.
 using PlanChild = std::function<absl::StatusOr<GridRequest>(const ptx::ChildLaunch& launch)>;
 
@@ -44,12 +61,10 @@ struct GridRequest {
   uint64_t resident_units = 1;  // units that may be under way at the same time
   std::function<void(std::string_view)> log;
   const DeviceProperties* device = nullptr;
-  PlanChild plan_child;  // null unless the kernel may launch kernels
-  bool tail = false;     // a child that begins after all others of its parent
-  int depth = 0;         // how many ancestors the kernel has
-  // How many descendants of the host's launch wait for their turn; null unless there may be some.
-  // Relaxed: a count that publishes nothing.
-  std::shared_ptr<std::atomic<uint64_t>> waiting_children;
+  PlanChild plan_child;                   // null unless the kernel may launch kernels
+  bool tail = false;                      // a child that begins after all others of its parent
+  int depth = 0;                          // how many ancestors the kernel has
+  std::shared_ptr<WaitingChild> waiting;  // of a child until its turn
 };
 
 // The results of a grid, or of a grid and its descendants.

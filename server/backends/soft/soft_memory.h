@@ -152,6 +152,9 @@ class SpaceState final : public ptx::DeviceHeap {
 
   // Limits of the session's context. The stack is that of each thread of a kernel.
   std::atomic<uint64_t> stack_bytes{1024};
+  // The kernels that kernels have launched and that wait for their turn. Relaxed: a count that publishes
+  // nothing.
+  std::atomic<uint64_t> waiting_children{0};
   // Returns false when the heap exists already and has another size.
   bool SetHeapBytes(uint64_t bytes);
 

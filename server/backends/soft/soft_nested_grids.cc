@@ -36,7 +36,7 @@ class NestedGrids final : public Job {
     waiting_.insert(waiting_.begin(), std::make_move_iterator(children.begin()),
                     std::make_move_iterator(children.end()));
     if (waiting_.empty()) return true;
-    request_.waiting_children->fetch_sub(1, std::memory_order_relaxed);
+    waiting_.front().waiting = nullptr;
     absl::StatusOr<std::unique_ptr<GridJob>> next = GridJob::Create(std::move(waiting_.front()));
     waiting_.pop_front();
     if (!next.ok()) {
@@ -73,7 +73,6 @@ class NestedGrids final : public Job {
 
 absl::StatusOr<std::unique_ptr<Job>> MakeKernelJob(GridRequest request) {
   const bool nested = request.plan_child != nullptr;
-  if (nested) request.waiting_children = std::make_shared<std::atomic<uint64_t>>(0);
   absl::StatusOr<std::unique_ptr<GridJob>> grid = GridJob::Create(std::move(request));
   if (!grid.ok()) return grid.status();
   if (!nested) return *std::move(grid);
