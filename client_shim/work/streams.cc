@@ -450,16 +450,17 @@ bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, OwnedFence*
   return true;
 }
 
-}  // namespace
-
-namespace {
+// Asks the daemon whether the event is complete, after it has carried out what was submitted before.
+CUresult AskDaemon(const Event& event) {
+  return session().Call(Op::cuEventQuery, event.device, event.context_id,
+                        wire::cuEventQuery{event.id, 0});
+}
 
 // Returns once the daemon has carried out what was submitted before. After a call with an event
 // between processes, another process may record the event or wait for it at once, so the daemon must
 // not see that first.
 CUresult SettleSharedEvent(const Event& event) {
-  const CUresult result = session().Call(Op::cuEventQuery, event.device, event.context_id,
-                                         wire::cuEventQuery{event.id, 0});
+  const CUresult result = AskDaemon(event);
   return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
 }
 
@@ -552,8 +553,7 @@ CUresult QueryUnsignalled(Event& event, uint64_t point) {
       return session().sticky_error();
     }
   }
-  const CUresult result = session().Call(Op::cuEventQuery, event.device, event.context_id,
-                                         wire::cuEventQuery{event.id, 0});
+  const CUresult result = AskDaemon(event);
   if (result == CUDA_SUCCESS) {
     MarkEventComplete(event, point);
     session().DrainOutput();
@@ -565,8 +565,7 @@ CUresult QueryUnsignalled(Event& event, uint64_t point) {
 
 CUresult QueryEvent(Event& event) {
   if (event.interprocess()) {
-    const CUresult result = session().Call(Op::cuEventQuery, event.device, event.context_id,
-                                           wire::cuEventQuery{event.id, 0});
+    const CUresult result = AskDaemon(event);
     CollectReads();
     return result;
   }

@@ -1,6 +1,6 @@
 // The functions that the CUDA driver or its device runtime provides to kernels: vprintf,
 // __assertfail, malloc, free, cudaGraphSetConditional, and the device runtime (device_runtime.h). The
-// device runtime of CUDA 11 traps.
+// older device runtime (CDP1) traps.
 #pragma once
 
 #include <string>

@@ -36,7 +36,7 @@ enum class Builtin : uint8_t {
   kMalloc,
   kFree,
   kSetConditional,
-  kOldDeviceRuntime,  // what CUDA 11's device runtime calls
+  kOldDeviceRuntime,  // what the older device runtime (CDP1) calls
   // The device runtime (device_runtime.h):
   kParameterBuffer,
   kLaunchDevice,

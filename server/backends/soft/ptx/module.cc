@@ -26,7 +26,7 @@ constexpr BuiltinName kBuiltins[] = {{"vprintf", Builtin::kVprintf},
                                      {"free", Builtin::kFree},
                                      {"cudaGraphSetConditional", Builtin::kSetConditional}};
 
-// The functions behind the device runtime of CUDA 12 and before. Relocatable code of these toolkits
+// The functions behind the older device runtime (CDP1). Relocatable code of CUDA 12 and before
 // contains that runtime whether or not it is used.
 bool IsOldDeviceRuntime(std::string_view name) {
   return name.starts_with("cnp") || name.starts_with("__cuda_syscall_");
