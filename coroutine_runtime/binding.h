@@ -37,8 +37,7 @@ bool DoesNotFitPartition(const absl::Status& status);
 
 class Binding {
  public:
-  // `ordinary_complete` asks the device whether none of the session's work in the ordinary group is
-  // unfinished.
+  // `ordinary_complete` asks the device whether all of the session's ordinary work is complete.
   Binding(Device& device, AddressSpace& space, std::function<bool()> ordinary_complete)
       : device_(device),
         space_(space),
@@ -74,8 +73,8 @@ class Binding {
   Partition& whole() const { return space_.urgent() ? *urgent_ : device_.whole(); }
   // Whether the session's work runs in the urgent group.
   bool InUrgentGroup() const { return space_.urgent(); }
-  // Whether the session's urgent work waits for no work in the ordinary group, its own or that of
-  // another session.
+  // Returns false while the session's urgent work waits for ordinary work, its own or another
+  // session's.
   bool OnlyUrgentWork() const {
     if (Awaits()) [[unlikely]]
       return false;

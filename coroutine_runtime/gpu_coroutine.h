@@ -240,7 +240,7 @@ class GpuCoroutine {
  private:
   GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Parking& parking);
 
-  // Whether none of the session's work in the ordinary time-slice group is unfinished.
+  // Asks the device whether all of the session's work in the ordinary time-slice group is complete.
   bool OrdinaryComplete();
   // Orders an operation that stays where its stream is, and returns its queue. PrepareOther() also
   // counts the operation, for kinds without a counter of their own.
