@@ -236,7 +236,8 @@ Engines::~Engines() {
 
 void Engines::Adopt() {
   const std::string directory = EnginesDirectory(options_.runtime_directory);
-  const proto::EngineList list = ReadEngineList(EngineListFile(directory));
+  const std::string list_file = EngineListFile(directory);
+  const proto::EngineList list = ReadEngineList(list_file);
   book_.BeginAt(list.next_session());
   key_ = TicketKey::FromBytes(list.ticket_key()).value_or(key_);
   std::set<std::string> used;
@@ -249,6 +250,8 @@ void Engines::Adopt() {
   std::error_code error;
   std::filesystem::directory_iterator entry(directory, error), end;
   for (; !error && entry != end; entry.increment(error)) {
+    // The list stays until SaveList() replaces it: this supervisor may be killed before that.
+    if (entry->path() == list_file) continue;
     // An engine that has just begun, or that was told to end, may not be listed.
     const std::string name = entry->path().filename().string();
     const bool shared = name == kSharedByEngines && !used.empty();

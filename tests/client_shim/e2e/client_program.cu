@@ -1,5 +1,6 @@
 // A CUDA program that does what its first argument says. The tests of this folder start it, and
 // sometimes kill it.
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -155,15 +156,35 @@ int EndWithWorkInFlight() {
   return 0;
 }
 
+// The threads call the driver only: the runtime's own state is gone while exit handlers run, so a
+// thread inside the runtime crashes natively, too.
 int EndWhileThreadsWork() {
+  Check(cudaFree(nullptr));
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  const auto launch = reinterpret_cast<decltype(&cuLaunchKernel)>(dlsym(driver, "cuLaunchKernel"));
+  const auto synchronize =
+      reinterpret_cast<decltype(&cuCtxSynchronize)>(dlsym(driver, "cuCtxSynchronize"));
+  const auto set_current =
+      reinterpret_cast<decltype(&cuCtxSetCurrent)>(dlsym(driver, "cuCtxSetCurrent"));
+  const auto get_current =
+      reinterpret_cast<decltype(&cuCtxGetCurrent)>(dlsym(driver, "cuCtxGetCurrent"));
+  cudaFunction_t mix = nullptr;
+  Check(cudaGetFuncBySymbol(&mix, reinterpret_cast<const void*>(Mix)));
+  CUcontext context = nullptr;
+  if (get_current(&context) != CUDA_SUCCESS) return kFailed;
   std::atomic<int> running{0};
   for (int t = 0; t < 3; ++t) {
-    std::thread([&running] {
-      uint32_t* device = nullptr;
-      if (cudaMalloc(&device, kCount * sizeof(uint32_t)) != cudaSuccess) return;
+    uint32_t* device = nullptr;
+    Check(cudaMalloc(&device, kCount * sizeof(uint32_t)));
+    std::thread([=, &running]() mutable {
+      if (set_current(context) != CUDA_SUCCESS) return;
       for (uint32_t i = 0;; ++i) {
-        Mix<<<kBlocks, kThreads>>>(device, kCount, i, 10);
-        if (cudaDeviceSynchronize() != cudaSuccess) return;
+        int count = kCount, rounds = 10;
+        void* arguments[] = {&device, &count, &i, &rounds};
+        if (launch(mix, kBlocks, 1, 1, kThreads, 1, 1, 0, nullptr, arguments, nullptr) !=
+                CUDA_SUCCESS ||
+            synchronize() != CUDA_SUCCESS)
+          return;
         if (i == 2) ++running;
       }
     }).detach();

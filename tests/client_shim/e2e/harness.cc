@@ -210,12 +210,11 @@ bool Daemon::Becomes(const std::function<bool(const nlohmann::json&)>& what) con
 }
 
 Strings Daemon::SessionFiles() const {
+  // The daemon may remove a directory while this reads it.
   Strings files;
-  std::error_code ignored;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(directory_ + "/sessions", ignored)) {
-    files.push_back(entry.path().string());
-  }
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator entry(directory_ + "/sessions", error), end;
+  for (; !error && entry != end; entry.increment(error)) files.push_back(entry->path().string());
   return files;
 }
 

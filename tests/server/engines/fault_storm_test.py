@@ -126,10 +126,12 @@ class Storm:
         """The supervisor holds the connection until it knows that the kernel of the ended session runs on."""
         before = set(self.engines()[tenant])
         program = self.start(tenant, "steady", "1000")
-        begun = program.stdout.readline() == "begun\n"
-        after = set(self.engines()[tenant])
-        program.terminate()
-        _, err = program.communicate(timeout=HANG_SECONDS)
+        try:
+            begun = program.stdout.readline() == "begun\n"
+            after = set(self.engines()[tenant])
+        finally:
+            program.terminate()
+            _, err = program.communicate(timeout=HANG_SECONDS)
         if begun and after - before:
             return True, ""
         return False, f"{tenant} gets no engine beside the one in which an endless kernel runs: {err}"

@@ -1,4 +1,6 @@
 // Engines and their sessions go on when the supervisor ends, and the next supervisor adopts them.
+#include <sys/inotify.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -108,6 +110,34 @@ TEST_CASE("Limits of sessions count those of adopted engines") {
   }));
   first->Close();
   CHECK(Eventually([&] { return Program(daemon, "chat")->Open(); }));
+}
+
+// A supervisor may be killed while it begins.
+TEST_CASE("A supervisor that begins replaces the list of engines, and never removes it") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto program = Program(daemon, "chat");
+  REQUIRE(program->Open());
+  daemon.Kill();
+  const int changes = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  REQUIRE(changes >= 0);
+  const std::string directory = fs::path(daemon.ListFile()).parent_path().string();
+  REQUIRE(inotify_add_watch(changes, directory.c_str(), IN_DELETE | IN_MOVED_TO) >= 0);
+  daemon.Start();
+  alignas(inotify_event) char events[65536];
+  const ssize_t bytes = read(changes, events, sizeof(events));
+  close(changes);
+  REQUIRE(bytes > 0);
+  int replaced = 0;
+  for (ssize_t at = 0; at < bytes;) {
+    const auto* const event = reinterpret_cast<const inotify_event*>(events + at);
+    const std::string name = event->len > 0 ? event->name : "";
+    if (name == ".list") {
+      CHECK((event->mask & IN_DELETE) == 0);
+      ++replaced;
+    }
+    at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+  }
+  CHECK(replaced > 0);
 }
 
 TEST_CASE("A session that is requested while there is no supervisor opens under the next one") {
