@@ -85,11 +85,11 @@ absl::StatusOr<TraceReference::Point> ReferenceOn(Device& device, Partition& par
 // Without preemption, the hardware divides the device between processes by its own slices.
 std::unique_ptr<DeviceTurn> TurnOn(Device& device, const DeviceScheduler::Options& options,
                                    const Clock& clock) {
-  if (options.page == nullptr || options.device_number >= TurnPage::kMaxDevices ||
+  if (options.page == nullptr || options.device_number >= EnginePage::kMaxDevices ||
       device.urgent() == nullptr)
     return nullptr;
-  return std::make_unique<DeviceTurn>(options.page->devices[options.device_number], *options.peers,
-                                      options.device_number, clock,
+  return std::make_unique<DeviceTurn>(options.page->devices[options.device_number].turn,
+                                      *options.peers, options.device_number, clock,
                                       [&device](bool keep) { device.KeepOrdinary(keep); });
 }
 

@@ -39,8 +39,8 @@ class GpuCoroutine;
 class Partition;
 struct SchedBoard;
 struct TraceReference;
-struct TurnPage;
-struct TurnPeers;
+struct EnginePage;
+struct EnginePeers;
 
 // Threading: any thread. Lifetime: outlives its coroutines, and outlives the queue pool of its
 // device, because the pool holds queues of the scheduler's partitions.
@@ -57,8 +57,8 @@ class DeviceScheduler {
     bool own_thread = true;
     // The words of this process and of the others that use the device, and its number there; null:
     // no other process uses it. They outlive the scheduler.
-    TurnPage* page = nullptr;
-    const TurnPeers* peers = nullptr;
+    EnginePage* page = nullptr;
+    const EnginePeers* peers = nullptr;
     size_t device_number = 0;
   };
 
@@ -77,6 +77,8 @@ class DeviceScheduler {
 
   // The durations learned for operations of this device.
   DurationTable& durations() { return *durations_; }
+  // Null: no other process uses the device.
+  DeviceTurn* turn() const { return turn_.get(); }
 
   // A session begins or ends; called on its worker's thread. Other sessions learn of the
   // consequences at their next record. A session must be removed before its coroutine ends.

@@ -20,7 +20,7 @@ constexpr Nanoseconds kLookAgain = 100 * policy::kMicrosecond;
 
 }  // namespace
 
-DeviceTurn::DeviceTurn(TurnWords& own, const TurnPeers& peers, size_t device, const Clock& clock,
+DeviceTurn::DeviceTurn(TurnWords& own, const EnginePeers& peers, size_t device, const Clock& clock,
                        std::function<void(bool keep)> keep)
     : own_(own), peers_(peers), device_(device), clock_(clock), keep_(std::move(keep)) {}
 
@@ -45,9 +45,9 @@ void DeviceTurn::SetWeight(double weight) {
 bool DeviceTurn::OthersBusy() const {
   const size_t used = peers_.used.load(std::memory_order_acquire);
   for (size_t i = 0; i < used; ++i) {
-    const TurnPeers::Peer& peer = peers_.peers[i];
+    const EnginePeers::Peer& peer = peers_.peers[i];
     if (peer.id.load(std::memory_order_acquire) == 0) continue;
-    if (peer.page->devices[device_].busy.load(std::memory_order_relaxed) != 0) return true;
+    if (peer.page->devices[device_].turn.busy.load(std::memory_order_relaxed) != 0) return true;
   }
   return false;
 }
@@ -59,10 +59,10 @@ DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
   const uint64_t mine = own_.ticket.load();
   const size_t used = peers_.used.load(std::memory_order_acquire);
   for (size_t i = 0; i < used; ++i) {
-    const TurnPeers::Peer& peer = peers_.peers[i];
+    const EnginePeers::Peer& peer = peers_.peers[i];
     const uint64_t id = peer.id.load(std::memory_order_acquire);
     if (id == 0) continue;
-    const TurnWords& words = peer.page->devices[device_];
+    const TurnWords& words = peer.page->devices[device_].turn;
     // In this order: a process stores its ticket before it stops drawing.
     line.draws |= words.draws.load() != 0;
     const uint64_t ticket = words.ticket.load();
@@ -86,9 +86,9 @@ void DeviceTurn::Draw(Nanoseconds now) {
   uint64_t ticket = static_cast<uint64_t>(std::max<Nanoseconds>(now, 1));
   const size_t used = peers_.used.load(std::memory_order_acquire);
   for (size_t i = 0; i < used; ++i) {
-    const TurnPeers::Peer& peer = peers_.peers[i];
+    const EnginePeers::Peer& peer = peers_.peers[i];
     if (peer.id.load(std::memory_order_acquire) == 0) continue;
-    const uint64_t other = peer.page->devices[device_].ticket.load();
+    const uint64_t other = peer.page->devices[device_].turn.ticket.load();
     if (other <= static_cast<uint64_t>(now + kAhead)) ticket = std::max(ticket, other + 1);
   }
   own_.ticket.store(ticket);

@@ -30,57 +30,16 @@
 // work that overruns make a system call: they set a time slice.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 
 #include "coroutine_runtime/clock.h"
+#include "coroutine_runtime/engine_page.h"
 #include "policy/policy.h"
 
 namespace detshare {
-
-// What a process publishes about one device. All processes on a device have the same layout
-// (kEngineProtocol).
-struct alignas(128) TurnWords {
-  // When the process began to want the device, in nanoseconds of CLOCK_MONOTONIC; 0: it does not.
-  // Sequentially consistent, as the bakery algorithm needs it. It also publishes that the work of
-  // the turn before is complete.
-  std::atomic<uint64_t> ticket{0};
-  // Not 0 while the process draws a ticket. Sequentially consistent.
-  std::atomic<uint32_t> draws{0};
-  // Not 0 while the process has work in the hardware that overruns. Sequentially consistent: it is
-  // stored before the next ticket.
-  std::atomic<uint32_t> overruns{0};
-  // In thousandths of a usual tenant's. Relaxed: a reader that sees a change late takes a turn of the
-  // earlier length.
-  std::atomic<uint32_t> weight{1000};
-  // As SchedBoard::busy. Relaxed, as there.
-  std::atomic<uint64_t> busy{0};
-};
-static_assert(sizeof(TurnWords) == 128 && std::atomic<uint64_t>::is_always_lock_free);
-
-// The words of a process for all devices, by their numbers.
-struct TurnPage {
-  static constexpr size_t kMaxDevices = 64;
-  std::array<TurnWords, kMaxDevices> devices;
-};
-
-// The other processes. One thread adds and removes them.
-struct TurnPeers {
-  static constexpr size_t kMax = 256;
-  struct Peer {
-    // Tells processes apart; 0: there is none here. Release: the page has the process's words.
-    std::atomic<uint64_t> id{0};
-    // Always readable. Holds anything.
-    const TurnPage* page = nullptr;
-  };
-  uint64_t own_id = 0;  // of this process
-  std::array<Peer, kMax> peers;
-  // Only peers below this were ever there. Release, as the ids.
-  std::atomic<size_t> used{0};
-};
 
 class DeviceTurn {
  public:
@@ -97,7 +56,7 @@ class DeviceTurn {
 
   // `own` are this process's words for the device, which is `device` in the pages. `keep` is
   // Device::KeepOrdinary of the device. All arguments outlive the object.
-  DeviceTurn(TurnWords& own, const TurnPeers& peers, size_t device, const Clock& clock,
+  DeviceTurn(TurnWords& own, const EnginePeers& peers, size_t device, const Clock& clock,
              std::function<void(bool keep)> keep);
   ~DeviceTurn();
   DeviceTurn(const DeviceTurn&) = delete;
@@ -178,7 +137,7 @@ class DeviceTurn {
   void Draw(policy::Nanoseconds now);
 
   TurnWords& own_;
-  const TurnPeers& peers_;
+  const EnginePeers& peers_;
   const size_t device_;
   const Clock& clock_;
   const std::function<void(bool)> keep_;

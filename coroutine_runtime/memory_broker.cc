@@ -16,6 +16,10 @@ constexpr Nanoseconds kLookInterval = kMillisecond;
 constexpr Nanoseconds kBeginTimeout = 2 * kSecond;
 // A request for new memory that has waited this long is refused.
 constexpr Nanoseconds kAskTimeout = 30 * kSecond;
+// How often a process with a request wakes the others.
+constexpr Nanoseconds kWakeInterval = 20 * kMillisecond;
+// A process that has not looked for so long is stopped, or hostile.
+constexpr Nanoseconds kLookTimeout = 500 * kMillisecond;
 
 }  // namespace
 
@@ -46,6 +50,9 @@ class MemoryBroker::Ticket final : public RoomTicket {
   const uint64_t part;
   const Nanoseconds asked_at;
   bool comes_back() const { return part != 0; }
+  policy::RoomRequest AsRequest() const {
+    return {account.session_, account.tenant_class_, bytes, comes_back(), account.placed_at_, part};
+  }
   bool others_went = false;
 };
 
@@ -60,6 +67,11 @@ std::unique_ptr<MemoryBroker::Account> MemoryBroker::Open(uint64_t session,
   const MutexLock lock(&mutex_);
   accounts_.push_back(account.get());
   return account;
+}
+
+void MemoryBroker::Look() {
+  const MutexLock lock(&mutex_);
+  if (clock_.NowNanoseconds() - looked_at_ >= kLookInterval) Advance();
 }
 
 void MemoryBroker::Resolve(Ticket& ticket, RoomTicket::State state) {
@@ -80,10 +92,79 @@ void MemoryBroker::WithdrawOldOrders(Nanoseconds now) {
   }
 }
 
+policy::ResidentMemory MemoryBroker::ResidentOf(const Account& account, Nanoseconds now) const {
+  const Nanoseconds idle_since = account.idle_since_.load(std::memory_order_relaxed);
+  const bool works = idle_since == 0 || account.memory_.space().Busy();
+  return {.session = account.session_,
+          .tenant_class = account.tenant_class_,
+          .movable = account.memory_.movable(),
+          .blocked = account.blocked_.load(std::memory_order_relaxed),
+          .working_until = works ? now : idle_since,
+          .placed_at = account.placed_at_,
+          .could_not_go = account.could_not_go_};
+}
+
+bool MemoryBroker::Overtakes(Nanoseconds now) {
+  if (line_.empty()) return false;
+  if (now - line_.front()->asked_at >= kOvertakeTimeout) overtakes_until_ = now + kOvertakePeriod;
+  return now < overtakes_until_;
+}
+
+void MemoryBroker::Await(const std::vector<policy::ResidentMemory>& victims, Nanoseconds now) {
+  std::erase_if(awaited_, [&](auto& one) {
+    const bool victim = std::any_of(victims.begin(), victims.end(), [&](const auto& resident) {
+      return resident.session == one.first;
+    });
+    if (!victim) one.second.since = 0;
+    return !victim && now - one.second.could_not_go >= parameters_.refusal;
+  });
+  for (const policy::ResidentMemory& victim : victims) {
+    Awaited& awaited = awaited_[victim.session];
+    if (awaited.since == 0 || victim.movable < awaited.movable) {
+      awaited.since = now;
+      awaited.movable = victim.movable;
+    } else if (now - awaited.since >= kForeignTimeout) {
+      awaited.since = 0;
+      awaited.could_not_go = now;
+    }
+  }
+}
+
 void MemoryBroker::Advance() {
   const Nanoseconds now = clock_.NowNanoseconds();
   looked_at_ = now;
-  if (line_.empty() || granted_ != nullptr) return;
+  Decide(now);
+  if (board_ == nullptr) return;
+  Publish(now);
+  if (line_.empty() || now - woken_at_ < kWakeInterval) return;
+  woken_at_ = now;
+  board_->WakeOthers();
+}
+
+void MemoryBroker::Publish(Nanoseconds now) {
+  RoomView own;
+  const auto request = [](const Ticket& ticket, bool granted) {
+    return RoomView::Request{ticket.AsRequest(), ticket.asked_at, granted};
+  };
+  if (granted_ != nullptr) own.requests.push_back(request(*granted_, true));
+  for (const Ticket* ticket : line_) own.requests.push_back(request(*ticket, false));
+  for (const Account* account : accounts_) {
+    own.more_comes |= account->leaving_;
+    if (!account->leaving_) own.residents.push_back(ResidentOf(*account, now));
+  }
+  board_->Publish(std::move(own), now);
+}
+
+void MemoryBroker::Decide(Nanoseconds now) {
+  Nanoseconds others_looked_at = policy::kForever;
+  RoomView others;
+  if (board_ != nullptr) others = board_->Others(&others_looked_at);
+  if (Overtakes(now)) others.requests.clear();
+  const auto granted = [](const RoomView::Request& request) { return request.granted; };
+  const bool granted_elsewhere =
+      std::any_of(others.requests.begin(), others.requests.end(), granted);
+  if (line_.empty() && others.requests.empty()) return;
+  if (granted_ != nullptr || granted_elsewhere) return;
   WithdrawOldOrders(now);
   const auto ordered = [](const Account* account) { return account->ordered(); };
   if (std::any_of(accounts_.begin(), accounts_.end(), ordered)) return;
@@ -93,48 +174,71 @@ void MemoryBroker::Advance() {
   for (Account* account : accounts_) {
     if (account->leaving_) continue;
     resident_accounts.push_back(account);
-    policy::ResidentMemory& resident = residents.emplace_back();
-    resident.session = account->session_;
-    resident.tenant_class = account->tenant_class_;
-    resident.movable = account->memory_.movable();
-    resident.blocked = account->blocked_.load(std::memory_order_relaxed);
-    const Nanoseconds idle_since = account->idle_since_.load(std::memory_order_relaxed);
-    resident.working_until = idle_since == 0 || account->memory_.space().Busy() ? now : idle_since;
-    resident.placed_at = account->placed_at_;
-    resident.could_not_go = account->could_not_go_;
+    residents.push_back(ResidentOf(*account, now));
+  }
+  const bool more_comes = others.more_comes || resident_accounts.size() != accounts_.size();
+  for (policy::ResidentMemory& resident : others.residents) {
+    const auto awaited = awaited_.find(resident.session);
+    if (awaited != awaited_.end())
+      resident.could_not_go = std::max(resident.could_not_go, awaited->second.could_not_go);
+    residents.push_back(resident);
+  }
+
+  struct Waiting {
+    Nanoseconds asked_at = 0;
+    policy::RoomRequest request;
+    Ticket* ticket = nullptr;  // null: of another process
+  };
+  std::vector<Waiting> line;
+  for (Ticket* ticket : line_) line.push_back({ticket->asked_at, ticket->AsRequest(), ticket});
+  for (const RoomView::Request& request : others.requests)
+    line.push_back({request.asked_at, request.room, nullptr});
+  if (!others.requests.empty()) {
+    // All processes have the requests in the same order.
+    std::sort(line.begin(), line.end(), [](const Waiting& a, const Waiting& b) {
+      return std::make_pair(a.asked_at, a.request.session) <
+             std::make_pair(b.asked_at, b.request.session);
+    });
   }
   std::vector<policy::RoomRequest> requests;
-  for (const Ticket* ticket : line_) {
-    requests.push_back({ticket->account.session_, ticket->account.tenant_class_, ticket->bytes,
-                        ticket->comes_back(), ticket->account.placed_at_, ticket->part});
-  }
+  for (const Waiting& waiting : line) requests.push_back(waiting.request);
+
   const policy::EvictionDecision decision = policy::Evict(
-      {now, device_.memory().free, store_.limit(), store_.used(), residents, requests},
+      {now, device_.memory().free, store_.limit(), store_.used_by_all(), residents, requests},
       parameters_);
-  // The decision's positions refer to the line as it is here, so Resolve() is called later.
+  Ticket* const served = decision.request >= 0 ? line[decision.request].ticket : nullptr;
+  // `line` refers to tickets that Resolve() removes from line_ only.
   std::vector<Ticket*> refused;
-  const bool more_comes = resident_accounts.size() != accounts_.size();
   for (const size_t index : decision.hopeless) {
-    if (!line_[index]->comes_back() && !more_comes) refused.push_back(line_[index]);
+    Ticket* const ticket = line[index].ticket;
+    if (ticket == nullptr || ticket->comes_back() || more_comes) continue;
+    // Others have not said yet what they have.
+    if (others_looked_at < ticket->asked_at && now - ticket->asked_at < kLookTimeout) continue;
+    refused.push_back(ticket);
   }
   for (Ticket* ticket : line_) {
     const bool late = !ticket->comes_back() && now - ticket->asked_at >= kAskTimeout;
     if (late && std::find(refused.begin(), refused.end(), ticket) == refused.end())
       refused.push_back(ticket);
   }
-  Ticket* const served = decision.request >= 0 ? line_[decision.request] : nullptr;
   for (Ticket* ticket : refused) {
     if (ticket != served) Resolve(*ticket, RoomTicket::kRefused);
   }
-  if (served == nullptr) return;
-  if (decision.victims.empty()) return Resolve(*served, RoomTicket::kGranted);
-  served->others_went = true;
+  if (decision.request < 0) return;
+  if (served != nullptr && decision.victims.empty()) return Resolve(*served, RoomTicket::kGranted);
+  if (served != nullptr) served->others_went = true;
+  std::vector<policy::ResidentMemory> awaited;
   for (const auto& victim : decision.victims) {
+    if (victim.resident >= resident_accounts.size()) {
+      awaited.push_back(residents[victim.resident]);
+      continue;
+    }
     Account* const account = resident_accounts[victim.resident];
     account->ordered_at_ = now;
     account->ordered_.store(victim.bytes, std::memory_order_relaxed);
     account->attend_();
   }
+  if (served != nullptr) Await(awaited, now);
 }
 
 // ---- one session
@@ -168,11 +272,6 @@ std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes) {
 
 std::unique_ptr<RoomTicket> MemoryBroker::Account::AskToReturn(uint64_t more) {
   return Ask(memory_.out() + more, memory_.smallest_out() + more);
-}
-
-void MemoryBroker::Account::Look() {
-  const MutexLock lock(&broker_.mutex_);
-  if (broker_.clock_.NowNanoseconds() - broker_.looked_at_ >= kLookInterval) broker_.Advance();
 }
 
 uint64_t MemoryBroker::Account::Begin() {

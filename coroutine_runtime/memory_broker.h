@@ -12,12 +12,21 @@
 // A victim carries out its order on its own thread, between its operations. The broker has no
 // thread. It decides when a session asks, ends an order or ends a ticket. Since time also matters,
 // waiting sessions call Look(), and the broker decides there, too.
+//
+// Where several processes share the device, each has a broker. They decide about the sessions and
+// requests of all processes, which they show each other (room_board.h). A process whose words make
+// no sense costs the others time and nothing else:
+//
+//   - A victim of another process that lets nothing go for kForeignTimeout is left alone for a while.
+//   - After kOvertakeTimeout behind requests of others, a process ignores them for kOvertakePeriod.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +36,7 @@
 #include "coroutine_runtime/host_store.h"
 #include "coroutine_runtime/memory_mover.h"
 #include "coroutine_runtime/memory_room.h"
+#include "coroutine_runtime/room_board.h"
 #include "coroutine_runtime/swap_counters.h"
 #include "policy/eviction.h"
 #include "proto/mutex.h"
@@ -38,10 +48,17 @@ class MemoryBroker {
  public:
   class Account;
 
-  // All arguments by reference outlive the broker. Devices may share `store`.
+  // All arguments by reference outlive the broker. Devices may share `store`. `board` shows the other
+  // processes on the device; null: there are none.
   MemoryBroker(Device& device, HostStore& store, MemoryMover& mover, const Clock& clock,
-               policy::EvictionParameters parameters = {})
-      : device_(device), store_(store), mover_(mover), clock_(clock), parameters_(parameters) {}
+               policy::EvictionParameters parameters = {},
+               std::unique_ptr<RoomBoard> board = nullptr)
+      : device_(device),
+        store_(store),
+        mover_(mover),
+        clock_(clock),
+        parameters_(parameters),
+        board_(std::move(board)) {}
   MemoryBroker(const MemoryBroker&) = delete;
   MemoryBroker& operator=(const MemoryBroker&) = delete;
 
@@ -50,10 +67,35 @@ class MemoryBroker {
   std::unique_ptr<Account> Open(uint64_t session, policy::TenantClass tenant_class,
                                 DeviceMemory& memory, std::function<void()> attend);
 
- private:
-  class Ticket;
+  // Lets the broker act on the time that has passed, and on what other processes have published.
+  // Cheap if it looked a moment ago.
+  void Look();
 
+ private:
+  static constexpr policy::Nanoseconds kForeignTimeout = 5 * policy::kSecond;
+  static constexpr policy::Nanoseconds kOvertakeTimeout = 10 * policy::kSecond;
+  static constexpr policy::Nanoseconds kOvertakePeriod = 60 * policy::kSecond;
+
+  class Ticket;
+  // A session of another process that is a victim.
+  struct Awaited {
+    policy::Nanoseconds since =
+        0;                 // when it last became smaller, or became a victim; 0: it is none
+    uint64_t movable = 0;  // its memory then
+    policy::Nanoseconds could_not_go = policy::ResidentMemory::kNever;
+  };
+
+  // Decides, and publishes what others must know.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Decide(policy::Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Publish(policy::Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  policy::ResidentMemory ResidentOf(const Account& account, policy::Nanoseconds now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a request of this process has waited too long behind those of others.
+  bool Overtakes(policy::Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sessions of other processes must make room for a request of this one.
+  void Await(const std::vector<policy::ResidentMemory>& victims, policy::Nanoseconds now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Resolve(Ticket& ticket, RoomTicket::State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WithdrawOldOrders(policy::Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -62,12 +104,16 @@ class MemoryBroker {
   MemoryMover& mover_;
   const Clock& clock_;
   const policy::EvictionParameters parameters_;
+  const std::unique_ptr<RoomBoard> board_;
 
   Mutex mutex_;
   std::vector<Account*> accounts_ ABSL_GUARDED_BY(mutex_);
   std::vector<Ticket*> line_ ABSL_GUARDED_BY(mutex_);  // without a reply, in the order of arrival
   Ticket* granted_ ABSL_GUARDED_BY(mutex_) = nullptr;
   policy::Nanoseconds looked_at_ ABSL_GUARDED_BY(mutex_) = 0;
+  policy::Nanoseconds woken_at_ ABSL_GUARDED_BY(mutex_) = 0;  // others, by this process
+  policy::Nanoseconds overtakes_until_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);  // by session
 };
 
 // One session on the device. Threading: the owner's thread, unless a method says otherwise.
@@ -86,8 +132,8 @@ class MemoryBroker::Account final : public RoomSource {
   // Asks for room for all evicted memory of the session plus `more` bytes. Asks for only a part of
   // it if the host has no room for the memory that others would have to evict. Is never refused.
   std::unique_ptr<RoomTicket> AskToReturn(uint64_t more);
-  // Lets the broker act on the time that has passed. Cheap if that is short.
-  void Look();
+  // As MemoryBroker::Look().
+  void Look() { broker_.Look(); }
   // The number of tickets without a reply.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <thread>
 
 #include "policy/status_macros.h"
@@ -33,16 +34,17 @@ struct MemoryMover::Job {
   absl::Status status ABSL_GUARDED_BY(mutex);
 
   void Fail(absl::Status why) {
-    failed.store(true, std::memory_order_relaxed);
     const MutexLock lock(&mutex);
     status.Update(why);
+    failed.store(true, std::memory_order_relaxed);
   }
 };
 
-MemoryMover::MemoryMover(Device& device, QueuePool& queues, int channels)
+MemoryMover::MemoryMover(Device& device, QueuePool& queues, int channels, DeviceTurn* turn)
     : device_(device),
       queues_(queues),
-      channels_(std::clamp<int>(channels, 1, static_cast<int>(kFenceBytes / kFenceStride))) {}
+      channels_(std::clamp<int>(channels, 1, static_cast<int>(kFenceBytes / kFenceStride))),
+      turn_(turn) {}
 
 MemoryMover::~MemoryMover() {
   keeper_.reset();
@@ -115,7 +117,10 @@ void MemoryMover::RunChannel(Job& job, int channel) {
       status = absl::CancelledError("the session ends");
       break;
     }
-    status = MoveChunk(job, **queue, channel, turn, job.chunks[index]);
+    // It ends with each chunk, so that the turn of another process can begin.
+    std::optional<DeviceTurn::Member> member;
+    if (turn_ != nullptr) status = AwaitTurn(job, member.emplace(turn_));
+    if (status.ok()) status = MoveChunk(job, **queue, channel, turn, job.chunks[index]);
   }
   if (status.ok() || absl::IsCancelled(status)) {
     queues_.Release(whole, kLeast, *std::move(queue));
@@ -123,6 +128,17 @@ void MemoryMover::RunChannel(Job& job, int channel) {
     queues_.Discard(*std::move(queue));
   }
   if (!status.ok()) job.Fail(status);
+}
+
+absl::Status MemoryMover::AwaitTurn(const Job& job, DeviceTurn::Member& member) const {
+  while (!member.Enter()) {
+    if (job.failed.load(std::memory_order_relaxed) || job.stop.load(std::memory_order_relaxed))
+      return absl::CancelledError("the session ends");
+    DETSHARE_RETURN_IF_ERROR(job.space.fault());
+    DETSHARE_RETURN_IF_ERROR(device_.health());
+    std::this_thread::sleep_for(kSleep);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MemoryMover::MoveChunk(Job& job, Queue& queue, int channel, uint64_t turn,

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_turn.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "proto/mutex.h"
 
@@ -28,12 +29,13 @@ struct MovePiece {
 };
 
 // Threading: any thread. One move runs at a time; the others wait for it. Lifetime: ends before its
-// device and queues.
+// device, queues and turn.
 class MemoryMover {
  public:
   enum class Direction { kToHost, kToDevice };
 
-  MemoryMover(Device& device, QueuePool& queues, int channels);
+  // `turn` is the turn in which the copies run; null: no other process has work on the device.
+  MemoryMover(Device& device, QueuePool& queues, int channels, DeviceTurn* turn = nullptr);
   ~MemoryMover();
   MemoryMover(const MemoryMover&) = delete;
   MemoryMover& operator=(const MemoryMover&) = delete;
@@ -49,12 +51,15 @@ class MemoryMover {
 
   absl::Status MakeStaging() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunChannel(Job& job, int channel);
+  // Waits for this process's turn. Returns Cancelled if the move ends meanwhile.
+  absl::Status AwaitTurn(const Job& job, DeviceTurn::Member& member) const;
   absl::Status MoveChunk(Job& job, Queue& queue, int channel, uint64_t turn,
                          const MovePiece& chunk);
 
   Device& device_;
   QueuePool& queues_;
   const int channels_;
+  DeviceTurn* const turn_;
   // Held for a whole move. It also guards the staging area, which the copy channels of the move use
   // meanwhile.
   Mutex mutex_;

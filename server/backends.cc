@@ -51,6 +51,8 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
     soft.ordinal = i;
     if (options.soft_sms > 0) soft.sm_count = options.soft_sms;
     if (options.soft_memory > 0) soft.total_memory = options.soft_memory;
+    if (!options.shared_directory.empty())
+      soft.memory_file = absl::StrCat(options.shared_directory, "/soft-memory-", i);
     soft.managed_memory = managed;
     soft.worker_threads = options.soft_threads;
     soft.preemption = options.preemption;

@@ -25,10 +25,10 @@
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "server/engines/admission_channel.h"
+#include "server/engines/engine_pages.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/file_channel.h"
 #include "server/engines/rights.h"
-#include "server/engines/turn_pages.h"
 #include "server/reloader.h"
 #include "server/services/admin_service.h"
 #include "server/services/settings_store.h"
@@ -52,7 +52,7 @@ constexpr milliseconds kMessageTime(50);
 
 // An engine's channels to the supervisor.
 struct EngineChannels {
-  std::unique_ptr<TurnPages> pages;             // null: this process serves all programs
+  std::unique_ptr<EnginePages> pages;           // null: this process serves all programs
   std::unique_ptr<EngineMember> member;         // null: this process serves all programs
   std::unique_ptr<AdmissionChannel> admission;  // null: this process admits sessions without asking
   std::unique_ptr<FileChannel> files;           // null: this process opens clients' files itself
@@ -84,14 +84,15 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   }
   // The programs of an isolation group can end each other anyway.
   startup->backend.managed = {kManagedBegin, kManagedBytes};
-  DETSHARE_ASSIGN_OR_RETURN(channels.pages, TurnPages::Create());
+  DETSHARE_ASSIGN_OR_RETURN(channels.pages, EnginePages::Create());
   daemon.server.replaceable = true;
-  daemon.server.turn_page = &channels.pages->own();
-  daemon.server.turn_peers = &channels.pages->peers();
+  daemon.server.engine_page = &channels.pages->own();
+  daemon.server.engine_peers = &channels.pages->peers();
   DETSHARE_ASSIGN_OR_RETURN(
       channels.member,
       EngineMember::Create(flags.engine_fd, channels.pages->fd(), daemon.server.runtime_directory,
                            milliseconds(flags.engine_idle_ms)));
+  daemon.server.wake_engines = [member = channels.member.get()] { member->ReportWantsRoom(); };
   daemon.directory_for_clients = EngineDirectoryForClients(flags.engine_directory);
   daemon.group = flags.engine;
   daemon.observer = [member = channels.member.get()] { return member->supervisor(); };
@@ -192,7 +193,7 @@ void OfferReload(const ServiceManager& service_manager, Reloader& reloader, Daem
 }
 
 // Takes turns on the devices with other engines than before.
-void LearnOfPeers(const Received& received, TurnPages& pages, Daemon& daemon) {
+void LearnOfPeers(const Received& received, EnginePages& pages, Daemon& daemon) {
   if (received.peer.has_value()) {
     if (const absl::Status added = pages.Add(received.peer->pid, received.peer->page); !added.ok())
       LogWarning("no turns with engine ", received.peer->pid, ": ", std::string(added.message()));
@@ -230,6 +231,7 @@ void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& cha
       if (received.files >= 0) channels.files->Replace(received.files);
       if (received.peer.has_value() || received.peers.has_value())
         LearnOfPeers(received, *channels.pages, daemon);
+      if (received.look_for_room) daemon.manager().LookForRoom();
     };
     if (member != nullptr && !member->Proceed(take, [&daemon] { return daemon.InUse(); })) return;
     if (fds[0].revents == 0) continue;

@@ -94,6 +94,12 @@ absl::Status PassPeers(int channel, const std::vector<pid_t>& peers) {
   return SendMessage(channel, message, {});
 }
 
+absl::Status PassLookForRoom(int channel) {
+  proto::ToEngine message;
+  message.set_look_for_room(true);
+  return SendMessage(channel, message, {});
+}
+
 std::optional<Reported> TakeReport(int channel) {
   std::vector<char> bytes;
   Descriptors fds;
@@ -113,8 +119,9 @@ std::optional<Reported> TakeReport(int channel) {
   }
   reported.device_lost = message.device_lost();
   reported.retires = message.retires();
+  reported.wants_room = message.wants_room();
   if (message.has_may_retire()) reported.may_retire = message.may_retire();
-  if (message.turn_page()) reported.page = fds.Take();
+  if (message.engine_page()) reported.page = fds.Take();
   return reported;
 }
 
@@ -161,6 +168,8 @@ Received TakeMessage(int channel) {
     received.peer = {static_cast<pid_t>(message.peer()), fds.Take()};
   } else if (message.has_peers()) {
     received.peers.emplace(message.peers().pids().begin(), message.peers().pids().end());
+  } else if (message.look_for_room()) {
+    received.look_for_room = true;
   }
   return received;
 }
@@ -196,6 +205,12 @@ absl::Status ReportPage(int channel, int page) {
 void ReportRetirement(int channel) {
   proto::FromEngine message;
   message.set_retires(true);
+  SendMessage(channel, message, {}).IgnoreError();
+}
+
+void ReportWantsRoom(int channel) {
+  proto::FromEngine message;
+  message.set_wants_room(true);
   SendMessage(channel, message, {}).IgnoreError();
 }
 

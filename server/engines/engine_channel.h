@@ -5,14 +5,16 @@
 //     supervisor --[an endpoint was closed]--------------> engine
 //     supervisor --[an order: end, release, reload]------> engine
 //     supervisor --[adoption, and the other channels]----> engine    a later supervisor's first one
-//     supervisor --[the page of another engine]----------> engine    for turns on the devices
+//     supervisor --[the page of another engine]----------> engine    engine_page.h
 //     supervisor --[which engines there are]-------------> engine
+//     supervisor --[another engine wants device memory]--> engine
 //     supervisor <--[how many connections it has got]----- engine    the engine offers to end: idle
 //     supervisor <--[an event of a session]--------------- engine
 //     supervisor <--[what was used behind an endpoint]---- engine
 //     supervisor <--[a device is lost]-------------------- engine
 //     supervisor <--[it wants no further connections]----- engine
 //     supervisor <--[its page]---------------------------- engine    its first message
+//     supervisor <--[it wants device memory]-------------- engine
 //     supervisor --(end of file)-------------------------> engine    the supervisor is gone
 //
 // The supervisor accepts the offer only if the engine has received all connections that were sent,
@@ -37,7 +39,7 @@ namespace detshare {
 
 // A supervisor adopts engines with the same number. It changes with the meaning of messages on the
 // channels; fields that an older program may ignore do not change it.
-inline constexpr uint32_t kEngineProtocol = 4;
+inline constexpr uint32_t kEngineProtocol = 5;
 
 // The two ends. Both are closed on exec. Neither blocks.
 struct EngineChannel {
@@ -66,10 +68,12 @@ absl::Status PassOrder(int channel, EngineOrder order);
 absl::Status PassAdoption(int channel, int admission, int files);
 absl::Status PassPeer(int channel, pid_t peer, int page);
 absl::Status PassPeers(int channel, const std::vector<pid_t>& peers);
+absl::Status PassLookForRoom(int channel);
 struct Reported {
   bool end = false;  // no further message will come
   bool device_lost = false;
   bool retires = false;            // the group's further connections are for another engine
+  bool wants_room = false;         // the other engines shall look at the memory of their devices
   std::optional<bool> may_retire;  // they wait until this is false, or the engine retires
   std::optional<uint64_t> offer;   // how many connections the engine has received
   std::optional<DaemonEvent> event;
@@ -101,6 +105,7 @@ struct Received {
   };
   std::optional<Peer> peer;
   std::optional<std::vector<pid_t>> peers;
+  bool look_for_room = false;
 };
 Received TakeMessage(int channel);
 // None of them waits. An offer that cannot be sent is made again later. An event that cannot be sent
@@ -110,6 +115,7 @@ void ReportEvent(int channel, const DaemonEvent& event);
 absl::Status ReportUse(int channel, uint64_t endpoint, const EndpointUse::Figures& figures);
 void ReportDeviceLoss(int channel);
 void ReportRetirement(int channel);
+void ReportWantsRoom(int channel);
 void ReportMayRetire(int channel, bool may_retire);
 absl::Status ReportPage(int channel, int page);
 

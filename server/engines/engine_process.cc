@@ -200,6 +200,11 @@ bool EngineMember::ReportUse(uint64_t endpoint, const EndpointUse::Figures& figu
   return channel_ >= 0 && detshare::ReportUse(channel_, endpoint, figures).ok();
 }
 
+void EngineMember::ReportWantsRoom() const {
+  const MutexLock lock(&mutex_);
+  if (channel_ >= 0) detshare::ReportWantsRoom(channel_);
+}
+
 void EngineMember::ReportLoss() const {
   const MutexLock lock(&mutex_);
   if (channel_ >= 0) ReportDeviceLoss(channel_);

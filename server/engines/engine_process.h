@@ -38,7 +38,7 @@ enum class EngineEnd { kAsked, kFailed, kDeviceLost };
 // supervisor connects to the adoption socket. One thread uses it, except where noted.
 class EngineMember {
  public:
-  // Owns the channel. `page` is the engine's page (turn_pages.h), which each supervisor gets; it
+  // Owns the channel. `page` is the engine's page (engine_pages.h), which each supervisor gets; it
   // outlives the object. After `idle` without use, the engine offers to end, or ends if there is no
   // supervisor. Returns the errors of the adoption socket, which only this process's user reaches.
   static absl::StatusOr<std::unique_ptr<EngineMember>> Create(int channel, int page,
@@ -63,6 +63,7 @@ class EngineMember {
   // The same for what was used behind an endpoint. Returns false if no supervisor reads it now.
   bool ReportUse(uint64_t endpoint, const EndpointUse::Figures& figures) const;
   void ReportLoss() const;
+  void ReportWantsRoom() const;
   // Tells this supervisor, and later ones, whether work of ended sessions runs on. Does not wait. Any
   // thread may call it.
   void Report(EndedWork ended_work);

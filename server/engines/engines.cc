@@ -32,9 +32,9 @@
 #include "server/base/logging.h"
 #include "server/engines/admission_channel.h"
 #include "server/engines/engine_list.h"
+#include "server/engines/engine_pages.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/isolation_group.h"
-#include "server/engines/turn_pages.h"
 
 extern char** environ;
 
@@ -54,6 +54,8 @@ constexpr size_t kMaxFailed = 1024;
 constexpr std::chrono::seconds kSocketTimeout(1);
 // The list of engines is written once for so many sessions.
 constexpr uint64_t kReserved = 1000;
+// An engine that wants device memory wakes the others at most so often.
+constexpr std::chrono::milliseconds kWakePeriod(5);
 
 void Watch(int epoll, int fd, Source source, uint32_t engine, uint32_t events = EPOLLIN,
            int operation = EPOLL_CTL_ADD) {
@@ -464,6 +466,14 @@ void Engines::TakePage(Engine& engine, int page) {
   Flush(engine);
 }
 
+void Engines::WakeForRoom(Engine& engine) {
+  if (Clock::now() - engine.wanted_room < kWakePeriod) return;
+  engine.wanted_room = Clock::now();
+  for (auto& [number, other] : engines_) {
+    if (other.channel >= 0 && number != engine.number) PassLookForRoom(other.channel).IgnoreError();
+  }
+}
+
 void Engines::DropPage(Engine& engine) {
   if (engine.page < 0) return;
   close(engine.page);
@@ -602,6 +612,7 @@ void Engines::HandleMessage(Engine& engine) {
       Flush(engine);
     }
     if (reported->page >= 0) TakePage(engine, reported->page);
+    if (reported->wants_room) WakeForRoom(engine);
     const bool idle = reported->offer == engine.sent && engine.waiting.empty();
     if (reported->end) return Part(engine);
     if (idle) return Notify(engine);

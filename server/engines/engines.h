@@ -119,10 +119,11 @@ class Engines {
     int channel = -1;    // -1: it was told to end, or it is not adopted
     int admission = -1;  // where it asks about sessions (admission_channel.h); -1: as `channel`
     std::unique_ptr<FileServer> files;  // null: as `channel`
-    int page = -1;  // by which it takes turns (turn_pages.h); -1: it has reported none
+    int page = -1;  // by which it shares its devices (engine_pages.h); -1: it has reported none
     // What it does not know yet: engines whose pages it gets, and that others have come or gone.
     std::deque<uint32_t> new_peers;
     bool peers_changed = false;
+    Clock::time_point wanted_room;  // when the others last heard that it wants device memory
     uint64_t sent = 0;
     bool full = false;                     // the channel takes no more at the moment
     std::deque<EngineOrder> orders;        // that it does not know yet
@@ -157,6 +158,9 @@ class Engines {
   void TakePage(Engine& engine, int page);
   // The engine is gone, or has no page that counts.
   void DropPage(Engine& engine);
+  // The engine wants device memory, so the others shall look. One that does not read hears of it
+  // later: an engine repeats what it wants.
+  void WakeForRoom(Engine& engine);
   // Sends what the engine does not know of the others. Returns false if something is left.
   bool SendPeers(Engine& engine);
   // Decides the engine's requests about sessions.

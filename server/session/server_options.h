@@ -19,8 +19,8 @@
 
 namespace detshare {
 
-struct TurnPage;
-struct TurnPeers;
+struct EnginePage;
+struct EnginePeers;
 
 struct ServerOptions {
   std::string runtime_directory;  // holds the sessions' files
@@ -34,12 +34,16 @@ struct ServerOptions {
   uint32_t max_sessions = 0;   // at the same time; 0: one for each address window
   uint32_t migrate_every = 0;  // as DeviceScheduler::Options
   // As DeviceScheduler::Options; null: this process is the only one on its devices.
-  TurnPage* turn_page = nullptr;
-  const TurnPeers* turn_peers = nullptr;
+  EnginePage* engine_page = nullptr;
+  const EnginePeers* engine_peers = nullptr;
+  // Lets the other processes call SessionManager::LookForRoom() soon. Does not wait. Any thread may
+  // call it. Not empty if there is a page.
+  std::function<void()> wake_engines;
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // how long a client spins for the GPU before it sleeps
   uint64_t image_store_bytes = uint64_t{1} << 30;  // of code kept for later processes
-  // Host memory for the evicted device memory of idle sessions; 0: no eviction.
+  // Host memory for the evicted device memory of idle sessions, over all processes on the devices; 0:
+  // no eviction.
   uint64_t swap_bytes = 0;
   policy::EvictionParameters eviction;
   uint64_t first_session = 1;

@@ -14,9 +14,11 @@
 #include "absl/strings/str_join.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/engine_page.h"
 #include "coroutine_runtime/memory_broker.h"
 #include "coroutine_runtime/memory_mover.h"
 #include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/room_board.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/placement.h"
 #include "policy/registry.h"
@@ -44,6 +46,25 @@ constexpr std::chrono::seconds kLongestEnd(1), kLongestEndBesideOthers(10);
 // memory, and the bus carries 55 GB/s.
 int CopyChannels() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
+}
+
+// The host memory for evicted memory is that of all processes on the devices. A hostile one cannot
+// claim more than half of it.
+HostStore::Shared SharedStore(const ServerOptions& options) {
+  if (options.engine_page == nullptr) return {};
+  return {
+      &options.engine_page->evicted, [peers = options.engine_peers, max = options.swap_bytes / 2] {
+        uint64_t sum = 0;
+        peers->ForEach([&](const EnginePage& page) { sum += std::min(page.evicted.load(), max); });
+        return sum;
+      }};
+}
+
+// Shows the other processes on a device; null: there are none.
+std::unique_ptr<RoomBoard> BoardOf(const ServerOptions& options, size_t device) {
+  if (options.engine_page == nullptr || device >= EnginePage::kMaxDevices) return nullptr;
+  return std::make_unique<RoomBoard>(options.engine_page->devices[device].room,
+                                     *options.engine_peers, device, options.wake_engines);
 }
 
 const char* StateName(SessionWorker::State state) {
@@ -128,8 +149,8 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     // Migrations after a number of operations use all partitions in turn. Two halves are enough for
     // them.
     how.standard_partitions = options.migrate_every == 0;
-    how.page = options.turn_page;
-    how.peers = options.turn_peers;
+    how.page = options.engine_page;
+    how.peers = options.engine_peers;
     how.device_number = schedulers.size();
     DETSHARE_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceScheduler> scheduler,
@@ -155,7 +176,7 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       image_store_(std::make_unique<ImageStore>(options.image_store_bytes)),
       schedulers_(std::move(schedulers)),
       tenant_accounts_(devices_.size()),
-      host_store_(options.swap_bytes),
+      host_store_(options.swap_bytes, SharedStore(options)),
       shared_memory_objects_(std::make_unique<SharedMemoryObjects>()),
       shared_events_(std::make_unique<SharedEvents>()),
       placement_(std::move(placement), kClock),
@@ -170,9 +191,11 @@ SessionManager::SessionManager(std::vector<Device*> devices,
   for (Device* device : devices_) {
     queues_.push_back(std::make_unique<QueuePool>(*device));
     if (options.swap_bytes == 0) continue;
-    movers_.push_back(std::make_unique<MemoryMover>(*device, *queues_.back(), CopyChannels()));
+    const size_t number = movers_.size();
+    movers_.push_back(std::make_unique<MemoryMover>(*device, *queues_.back(), CopyChannels(),
+                                                    schedulers_[number]->turn()));
     brokers_.push_back(std::make_unique<MemoryBroker>(*device, host_store_, *movers_.back(), kClock,
-                                                      options.eviction));
+                                                      options.eviction, BoardOf(options, number)));
   }
   reaper_ = std::thread([this] { Reap(); });
 }
@@ -186,6 +209,10 @@ SessionManager::~SessionManager() {
   changed_.SignalAll();
   reaper_.join();
   RemoveTree(sessions_directory_);
+}
+
+void SessionManager::LookForRoom() {
+  for (const std::unique_ptr<MemoryBroker>& broker : brokers_) broker->Look();
 }
 
 std::vector<PartitionView> SessionManager::Partitions(size_t device) const {

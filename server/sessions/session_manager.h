@@ -158,6 +158,9 @@ class SessionManager {
   }
   // Looks how long such work has run. Must be called every few milliseconds while there are sessions.
   void WatchEndedWork();
+  // Another process on the devices wants device memory. Sessions of this process make room for it,
+  // if it is their turn.
+  void LookForRoom();
   std::vector<PartitionView> Partitions(size_t device) const;
   // One for each device, in the order of devices().
   std::vector<DeviceScheduler*> Schedulers() const;

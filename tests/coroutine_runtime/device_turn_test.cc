@@ -22,8 +22,8 @@ using policy::kSecond;
 // Processes that know each other. Each has words for device 1.
 struct Processes {
   struct Process {
-    TurnPage page;
-    TurnPeers peers;
+    EnginePage page;
+    EnginePeers peers;
     std::vector<bool> kept;
     std::unique_ptr<DeviceTurn> turn;
   };
@@ -43,11 +43,11 @@ struct Processes {
       }
       process.peers.used = place;
       process.turn =
-          std::make_unique<DeviceTurn>(process.page.devices[1], process.peers, 1, clock,
+          std::make_unique<DeviceTurn>(process.page.devices[1].turn, process.peers, 1, clock,
                                        [&process](bool keep) { process.kept.push_back(keep); });
     }
   }
-  TurnWords& WordsOf(int process) { return all[process].page.devices[1]; }
+  TurnWords& WordsOf(int process) { return all[process].page.devices[1].turn; }
 };
 
 struct TurnFixture {
@@ -288,7 +288,7 @@ TEST_CASE_METHOD(TurnFixture, "A process that is gone does not count") {
   REQUIRE(a.Enter());
   CHECK_FALSE(b.Enter());
   CHECK(processes.all[1].turn->shared());
-  for (TurnPeers::Peer& peer : processes.all[1].peers.peers) peer.id = 0;
+  for (EnginePeers::Peer& peer : processes.all[1].peers.peers) peer.id = 0;
   CHECK_FALSE(processes.all[1].turn->shared());
   CHECK(b.Enter());
 }

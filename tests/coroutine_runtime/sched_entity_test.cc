@@ -250,13 +250,13 @@ TEST_CASE("A session without work does not wait for the turn of its process any 
   FakeDevice device;
   ManualClock clock;
   clock.Advance(policy::kSecond);
-  TurnPage page, other;
-  TurnPeers peers;
+  EnginePage page, other;
+  EnginePeers peers;
   peers.own_id = 1;
   peers.peers[0].page = &other;
   peers.peers[0].id = 2;
   peers.used = 1;
-  DeviceTurn turn(page.devices[0], peers, 0, clock, [](bool) {});
+  DeviceTurn turn(page.devices[0].turn, peers, 0, clock, [](bool) {});
   SchedBoard board;
   board.turn = &turn;
   DurationTable durations(device.properties().sm_count);
@@ -265,12 +265,12 @@ TEST_CASE("A session without work does not wait for the turn of its process any 
   assignment.followed = assignment.shares_device = true;
   entity.Publish(std::move(assignment));
   entity.Update();
-  other.devices[0].ticket = 1;  // the other process has the device
+  other.devices[0].turn.ticket = 1;  // the other process has the device
   entity.Started(100, true);
-  CHECK(page.devices[0].ticket != 0);
+  CHECK(page.devices[0].turn.ticket != 0);
   entity.Completed(100);
   entity.Idle();
-  CHECK(page.devices[0].ticket == 0);
+  CHECK(page.devices[0].turn.ticket == 0);
 }
 
 TEST_CASE_METHOD(Entity, "A session that is forgotten leaves nothing on the board") {

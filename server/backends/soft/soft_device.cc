@@ -178,6 +178,11 @@ class SoftDevice final : public Device {
         whole_(core_, {0, core_.properties.sm_count}),
         urgent_(core_, {0, core_.properties.sm_count}, /*urgent=*/true) {}
 
+  absl::Status ShareMemory() {
+    const std::string& file = core_.options.memory_file;
+    return file.empty() ? absl::OkStatus() : core_.budget.Share(file);
+  }
+
   const DeviceProperties& properties() const override { return core_.properties; }
   Partition& whole() override { return whole_; }
   Partition* urgent() override {
@@ -361,7 +366,9 @@ absl::StatusOr<std::unique_ptr<Device>> CreateSoftDevice(const SoftDeviceOptions
   }
   absl::StatusOr<std::shared_ptr<MemoryFile>> card = MemoryFile::Create(0);
   if (!card.ok()) return card.status();
-  return std::make_unique<SoftDevice>(filled, *std::move(properties), *std::move(card));
+  auto device = std::make_unique<SoftDevice>(filled, *std::move(properties), *std::move(card));
+  if (const absl::Status shared = device->ShareMemory(); !shared.ok()) return shared;
+  return device;
 }
 
 }  // namespace detshare::soft

@@ -24,16 +24,6 @@ absl::Status NoFile(const char* call) {
 
 }  // namespace
 
-bool MemoryBudget::Take(uint64_t bytes) {
-  uint64_t used = used_.load(std::memory_order_relaxed);
-  do {
-    if (bytes > total_ - used) return false;
-  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-  return true;
-}
-
-void MemoryBudget::Give(uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
-
 absl::StatusOr<std::shared_ptr<MemoryFile>> MemoryFile::Create(uint64_t bytes) {
   const int fd = memfd_create("detshare-soft-gpu", MFD_CLOEXEC);
   if (fd < 0) return NoFile("memfd_create");

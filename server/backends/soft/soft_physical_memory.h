@@ -2,29 +2,15 @@
 // can be mapped at several addresses.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/physical_memory.h"
 #include "proto/mutex.h"
+#include "server/backends/soft/memory_budget.h"
 
 namespace detshare::soft {
-
-// Counts how much of the card's memory the sessions use. Any thread.
-class MemoryBudget {
- public:
-  explicit MemoryBudget(uint64_t total) : total_(total) {}
-  bool Take(uint64_t bytes);
-  void Give(uint64_t bytes);
-  uint64_t total() const { return total_; }
-  uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-
- private:
-  const uint64_t total_;
-  std::atomic<uint64_t> used_{0};  // bytes; relaxed: a sum that publishes nothing
-};
 
 // A sparse file: unwritten bytes are zero and take no memory. Any thread.
 class MemoryFile {

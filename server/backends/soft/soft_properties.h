@@ -23,6 +23,8 @@ struct SoftDeviceOptions {
   uint64_t quantum = 20'000;
   std::shared_ptr<ManagedMemory>
       managed_memory;  // of all devices of the daemon; null: there is none
+  // Processes with the same file share the card's memory; "": this process has it alone.
+  std::string memory_file;
   // For tests: kernels run on when their session has ended, as on a real GPU.
   bool kernels_outlive_sessions = false;
   // Gets a line for every fault and every image that does not load. Called on any thread. Null: the

@@ -14,8 +14,8 @@
 #include "server/access/acceptor.h"
 #include "server/engines/engine_channel.h"
 #include "server/engines/engine_list.h"
+#include "server/engines/engine_pages.h"
 #include "server/engines/engine_process.h"
-#include "server/engines/turn_pages.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/supervised_daemon.h"
 #include "tests/test_file.h"
@@ -340,7 +340,7 @@ TEST_CASE("Connections wait until an adopted engine says whether work of ended s
   REQUIRE(WriteEngineList(list, engines_before).ok());
   // This process is the engine, and its supervisor has ended.
   const EngineChannel channel = MakeEngineChannel().value();
-  const auto pages = *TurnPages::Create();
+  const auto pages = *EnginePages::Create();
   const auto engine =
       EngineMember::Create(channel.engine, pages->fd(), EngineDirectory(directory.path, "chat"),
                            std::chrono::minutes(1))
@@ -381,7 +381,7 @@ TEST_CASE("Connections wait until an adopted engine says whether work of ended s
 TEST_CASE("Pages travel in both directions, and nobody keeps a descriptor that is not one") {
   const absl::StatusOr<EngineChannel> channel = MakeEngineChannel();
   REQUIRE(channel.ok());
-  const auto pages = *TurnPages::Create();
+  const auto pages = *EnginePages::Create();
   REQUIRE(ReportPage(channel->engine, pages->fd()).ok());
   const std::optional<Reported> reported = TakeReport(channel->supervisor);
   REQUIRE(reported.has_value());

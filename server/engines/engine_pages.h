@@ -1,4 +1,4 @@
-// The pages by which the engines take turns on their devices (coroutine_runtime/device_turn.h): this
+// The pages by which the engines share their devices (coroutine_runtime/engine_page.h): this
 // process's own, and those of the other engines.
 //
 // An engine makes its page, and seals it before anybody else gets it. So only this process can
@@ -14,23 +14,23 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coroutine_runtime/device_turn.h"
+#include "coroutine_runtime/engine_page.h"
 
 namespace detshare {
 
 // Whether the descriptor is a page that nobody can map for writing, or shorten.
 bool IsSealedPage(int fd);
 
-class TurnPages {
+class EnginePages {
  public:
-  static absl::StatusOr<std::unique_ptr<TurnPages>> Create();
-  ~TurnPages();
-  TurnPages(const TurnPages&) = delete;
-  TurnPages& operator=(const TurnPages&) = delete;
+  static absl::StatusOr<std::unique_ptr<EnginePages>> Create();
+  ~EnginePages();
+  EnginePages(const EnginePages&) = delete;
+  EnginePages& operator=(const EnginePages&) = delete;
 
-  TurnPage& own() { return *own_; }
+  EnginePage& own() { return *own_; }
   int fd() const { return fd_; }  // of the own page
-  const TurnPeers& peers() const { return peers_; }
+  const EnginePeers& peers() const { return peers_; }
 
   // Another engine and its page, which this object owns. InvalidArgument if it is no sealed page,
   // ResourceExhausted if there are too many.
@@ -39,13 +39,13 @@ class TurnPages {
   void Keep(const std::vector<pid_t>& pids);
 
  private:
-  TurnPages() = default;
+  EnginePages() = default;
   void* PlaceOf(size_t index) const;
 
   int fd_ = -1;
-  TurnPage* own_ = nullptr;
+  EnginePage* own_ = nullptr;
   void* places_ = nullptr;  // addresses for the pages of all peers; always readable
-  TurnPeers peers_;
+  EnginePeers peers_;
 };
 
 }  // namespace detshare

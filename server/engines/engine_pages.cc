@@ -1,4 +1,4 @@
-#include "server/engines/turn_pages.h"
+#include "server/engines/engine_pages.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,8 +15,7 @@
 namespace detshare {
 namespace {
 
-constexpr size_t kBytes = sizeof(TurnPage);
-static_assert(kBytes % 4096 == 0);
+constexpr size_t kBytes = sizeof(EnginePage);
 constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 absl::Status Failed(const char* call) {
@@ -31,36 +30,36 @@ bool IsSealedPage(int fd) {
          (fcntl(fd, F_GET_SEALS) & kSeals) == kSeals;
 }
 
-absl::StatusOr<std::unique_ptr<TurnPages>> TurnPages::Create() {
-  std::unique_ptr<TurnPages> pages(new TurnPages);
-  pages->fd_ = memfd_create("detshare-turns", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+absl::StatusOr<std::unique_ptr<EnginePages>> EnginePages::Create() {
+  std::unique_ptr<EnginePages> pages(new EnginePages);
+  pages->fd_ = memfd_create("detshare-engine", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (pages->fd_ < 0) return Failed("memfd_create");
   if (ftruncate(pages->fd_, kBytes) != 0) return Failed("ftruncate");
   void* const own = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, pages->fd_, 0);
   if (own == MAP_FAILED) return Failed("mmap");
-  pages->own_ = new (own) TurnPage;
+  pages->own_ = new (own) EnginePage;
   if (fcntl(pages->fd_, F_ADD_SEALS, kSeals) != 0) return Failed("F_ADD_SEALS");
-  void* const places = mmap(nullptr, TurnPeers::kMax * kBytes, PROT_READ,
+  void* const places = mmap(nullptr, EnginePeers::kMax * kBytes, PROT_READ,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (places == MAP_FAILED) return Failed("mmap");
   pages->places_ = places;
   pages->peers_.own_id = static_cast<uint64_t>(getpid());
-  for (size_t i = 0; i < TurnPeers::kMax; ++i)
-    pages->peers_.peers[i].page = static_cast<const TurnPage*>(pages->PlaceOf(i));
+  for (size_t i = 0; i < EnginePeers::kMax; ++i)
+    pages->peers_.peers[i].page = static_cast<const EnginePage*>(pages->PlaceOf(i));
   return pages;
 }
 
-TurnPages::~TurnPages() {
-  if (places_ != nullptr) munmap(places_, TurnPeers::kMax * kBytes);
+EnginePages::~EnginePages() {
+  if (places_ != nullptr) munmap(places_, EnginePeers::kMax * kBytes);
   if (own_ != nullptr) munmap(own_, kBytes);
   if (fd_ >= 0) close(fd_);
 }
 
-void* TurnPages::PlaceOf(size_t index) const {
+void* EnginePages::PlaceOf(size_t index) const {
   return static_cast<char*>(places_) + index * kBytes;
 }
 
-absl::Status TurnPages::Add(pid_t pid, int page) {
+absl::Status EnginePages::Add(pid_t pid, int page) {
   struct Closer {
     int fd;
     ~Closer() {
@@ -70,16 +69,16 @@ absl::Status TurnPages::Add(pid_t pid, int page) {
   if (pid <= 0 || !IsSealedPage(page))
     return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has no sealed page"));
   const auto id = static_cast<uint64_t>(pid);
-  size_t place = TurnPeers::kMax;
-  for (size_t i = 0; i < TurnPeers::kMax; ++i) {
+  size_t place = EnginePeers::kMax;
+  for (size_t i = 0; i < EnginePeers::kMax; ++i) {
     const uint64_t at = peers_.peers[i].id.load(std::memory_order_relaxed);
     if (at == id) {
       place = i;
       break;
     }
-    if (at == 0 && place == TurnPeers::kMax) place = i;
+    if (at == 0 && place == EnginePeers::kMax) place = i;
   }
-  if (place == TurnPeers::kMax)
+  if (place == EnginePeers::kMax)
     return absl::ResourceExhaustedError("too many engines share the devices");
   // Workers may read the place meanwhile: they see the page before or this one.
   if (mmap(PlaceOf(place), kBytes, PROT_READ, MAP_SHARED | MAP_FIXED, page, 0) == MAP_FAILED)
@@ -90,8 +89,8 @@ absl::Status TurnPages::Add(pid_t pid, int page) {
   return absl::OkStatus();
 }
 
-void TurnPages::Keep(const std::vector<pid_t>& pids) {
-  for (size_t i = 0; i < TurnPeers::kMax; ++i) {
+void EnginePages::Keep(const std::vector<pid_t>& pids) {
+  for (size_t i = 0; i < EnginePeers::kMax; ++i) {
     std::atomic<uint64_t>& id = peers_.peers[i].id;
     const auto pid = static_cast<pid_t>(id.load(std::memory_order_relaxed));
     if (pid == 0 || std::find(pids.begin(), pids.end(), pid) != pids.end()) continue;

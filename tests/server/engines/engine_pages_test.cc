@@ -1,4 +1,4 @@
-#include "server/engines/turn_pages.h"
+#include "server/engines/engine_pages.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,26 +10,26 @@ namespace detshare {
 namespace {
 
 TEST_CASE("Another engine reads a page, and cannot change or shorten it") {
-  const auto one = *TurnPages::Create();
-  const auto other = *TurnPages::Create();
+  const auto one = *EnginePages::Create();
+  const auto other = *EnginePages::Create();
   REQUIRE(other->Add(1234, dup(one->fd())).ok());
   REQUIRE(other->peers().used == 1);
   CHECK(other->peers().peers[0].id == 1234);
-  one->own().devices[3].ticket = 77;
-  CHECK(other->peers().peers[0].page->devices[3].ticket == 77);
+  one->own().devices[3].turn.ticket = 77;
+  CHECK(other->peers().peers[0].page->devices[3].turn.ticket == 77);
 
-  CHECK(mmap(nullptr, sizeof(TurnPage), PROT_READ | PROT_WRITE, MAP_SHARED, one->fd(), 0) ==
+  CHECK(mmap(nullptr, sizeof(EnginePage), PROT_READ | PROT_WRITE, MAP_SHARED, one->fd(), 0) ==
         MAP_FAILED);
   CHECK(ftruncate(one->fd(), 0) != 0);
   CHECK(write(one->fd(), "x", 1) < 0);
-  CHECK(mprotect(const_cast<TurnPage*>(other->peers().peers[0].page), sizeof(TurnPage),
+  CHECK(mprotect(const_cast<EnginePage*>(other->peers().peers[0].page), sizeof(EnginePage),
                  PROT_READ | PROT_WRITE) != 0);
 }
 
 TEST_CASE("A page that others could change is refused") {
-  const auto pages = *TurnPages::Create();
+  const auto pages = *EnginePages::Create();
   const int open_page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  REQUIRE(ftruncate(open_page, sizeof(TurnPage)) == 0);
+  REQUIRE(ftruncate(open_page, sizeof(EnginePage)) == 0);
   CHECK(absl::IsInvalidArgument(pages->Add(5, dup(open_page))));
   const int short_page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   REQUIRE(fcntl(short_page, F_ADD_SEALS,
@@ -43,18 +43,18 @@ TEST_CASE("A page that others could change is refused") {
 }
 
 TEST_CASE("Engines that are gone are forgotten, and their places are used again") {
-  const auto one = *TurnPages::Create();
-  const auto pages = *TurnPages::Create();
-  one->own().devices[0].ticket = 5;
-  for (pid_t pid = 1; pid <= static_cast<pid_t>(TurnPeers::kMax); ++pid)
+  const auto one = *EnginePages::Create();
+  const auto pages = *EnginePages::Create();
+  one->own().devices[0].turn.ticket = 5;
+  for (pid_t pid = 1; pid <= static_cast<pid_t>(EnginePeers::kMax); ++pid)
     REQUIRE(pages->Add(pid, dup(one->fd())).ok());
   CHECK(absl::IsResourceExhausted(pages->Add(1000, dup(one->fd()))));
   CHECK(pages->Add(17, dup(one->fd())).ok());  // a process that is known
   pages->Keep({2});
   CHECK(pages->peers().peers[0].id == 0);
   CHECK(pages->peers().peers[1].id == 2);
-  CHECK(pages->peers().peers[0].page->devices[0].ticket == 0);
-  CHECK(pages->peers().peers[1].page->devices[0].ticket == 5);
+  CHECK(pages->peers().peers[0].page->devices[0].turn.ticket == 0);
+  CHECK(pages->peers().peers[1].page->devices[0].turn.ticket == 5);
   REQUIRE(pages->Add(1000, dup(one->fd())).ok());
   CHECK(pages->peers().peers[0].id == 1000);
 }

@@ -1,0 +1,96 @@
+// What the processes that share a host's devices tell each other through shared memory.
+//
+// Each process has one page, which only it can change. The others read it at any time. A reader
+// takes nothing for granted: a hostile process may write anything into its own page.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace detshare {
+
+// The words by which processes take turns on a device (device_turn.h).
+struct alignas(128) TurnWords {
+  // When the process began to want the device, in nanoseconds of CLOCK_MONOTONIC; 0: it does not.
+  // Sequentially consistent, as the bakery algorithm needs it. It also publishes that the work of
+  // the turn before is complete.
+  std::atomic<uint64_t> ticket{0};
+  // Not 0 while the process draws a ticket. Sequentially consistent.
+  std::atomic<uint32_t> draws{0};
+  // Not 0 while the process has work in the hardware that overruns. Sequentially consistent: it is
+  // stored before the next ticket.
+  std::atomic<uint32_t> overruns{0};
+  // In thousandths of a usual tenant's. Relaxed: a reader that sees a change late takes a turn of the
+  // earlier length.
+  std::atomic<uint32_t> weight{1000};
+  // As SchedBoard::busy. Relaxed, as there.
+  std::atomic<uint64_t> busy{0};
+};
+static_assert(sizeof(TurnWords) == 128 && std::atomic<uint64_t>::is_always_lock_free);
+
+// The words by which a process with no room on a device finds memory of others that can leave it
+// (room_board.h). Relaxed: readers estimate from them, and whoever moves memory checks for itself.
+struct alignas(128) RoomWords {
+  static constexpr size_t kMaxResidents = 16, kMaxRequests = 8;
+  // One session with memory on the device; policy::ResidentMemory says what the words mean. No
+  // session: 0.
+  struct Resident {
+    std::atomic<uint64_t> session{0}, movable{0};
+    std::atomic<int64_t> working_until{0}, placed_at{0}, could_not_go{0};
+    std::atomic<uint32_t> tenant_class{0}, blocked{0};
+  };
+  // One request for room, as policy::RoomRequest. No session: 0.
+  struct Request {
+    std::atomic<uint64_t> session{0}, bytes{0}, part{0};
+    std::atomic<int64_t> asked_at{0}, placed_at{0};
+    std::atomic<uint32_t> tenant_class{0}, granted{0};
+  };
+  std::array<Resident, kMaxResidents> residents;
+  std::array<Request, kMaxRequests> requests;
+  // When the process last wrote these words, in nanoseconds of CLOCK_MONOTONIC. Release: what it
+  // wrote is visible to a reader that sees the time.
+  std::atomic<int64_t> looked_at{0};
+  // Not 0 while memory of an ending session will become free.
+  std::atomic<uint32_t> more_comes{0};
+};
+
+// The words of a process.
+struct alignas(4096) EnginePage {
+  static constexpr size_t kMaxDevices = 64;
+  struct DeviceWords {
+    TurnWords turn;
+    RoomWords room;
+  };
+  std::array<DeviceWords, kMaxDevices> devices;  // by their numbers
+  // Bytes of host memory that hold evicted memory (host_store.h). Sequentially consistent: a process
+  // publishes what it takes before it reads what others have.
+  std::atomic<uint64_t> evicted{0};
+};
+
+// The other processes. One thread adds and removes them.
+struct EnginePeers {
+  static constexpr size_t kMax = 256;
+  struct Peer {
+    // Tells processes apart; 0: there is none here. Release: the page has the process's words.
+    std::atomic<uint64_t> id{0};
+    // Always readable. Holds anything.
+    const EnginePage* page = nullptr;
+  };
+  uint64_t own_id = 0;  // of this process
+  std::array<Peer, kMax> peers;
+  // Only peers below this were ever there. Release, as the ids.
+  std::atomic<size_t> used{0};
+
+  // Calls `see` with the page of each process that is there. Any thread.
+  template <typename See>
+  void ForEach(const See& see) const {
+    const size_t count = used.load(std::memory_order_acquire);
+    for (size_t i = 0; i < count; ++i) {
+      if (peers[i].id.load(std::memory_order_acquire) != 0) see(*peers[i].page);
+    }
+  }
+};
+
+}  // namespace detshare
