@@ -111,12 +111,14 @@ bool MemoryBroker::Overtakes(Nanoseconds now) {
 }
 
 void MemoryBroker::Await(const std::vector<policy::ResidentMemory>& victims, Nanoseconds now) {
-  std::erase_if(awaited_, [&](auto& one) {
+  for (auto& [session, awaited] : awaited_) {
     const bool victim = std::any_of(victims.begin(), victims.end(), [&](const auto& resident) {
-      return resident.session == one.first;
+      return resident.session == session;
     });
-    if (!victim) one.second.since = 0;
-    return !victim && now - one.second.could_not_go >= parameters_.refusal;
+    if (!victim) awaited.since = 0;
+  }
+  std::erase_if(awaited_, [&](const auto& one) {
+    return one.second.since == 0 && now >= one.second.could_not_go + parameters_.refusal;
   });
   for (const policy::ResidentMemory& victim : victims) {
     Awaited& awaited = awaited_[victim.session];

@@ -198,7 +198,7 @@ absl::Status ReportUse(int channel, uint64_t endpoint, const EndpointUse::Figure
 
 absl::Status ReportPage(int channel, int page) {
   proto::FromEngine message;
-  message.set_turn_page(true);
+  message.set_engine_page(true);
   return SendMessage(channel, message, {page});
 }
 

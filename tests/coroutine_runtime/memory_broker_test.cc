@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "tests/coroutine_runtime/fake_device.h"
@@ -35,7 +36,9 @@ struct Card {
 };
 
 struct BrokerSession {
-  BrokerSession(Card& card, uint64_t id) : card(card) {
+  // The card is a Card, or a Process as below.
+  template <typename CardOfSession>
+  BrokerSession(CardOfSession& card, uint64_t id) : device(card.device), stop(card.stop) {
     space = *card.device.CreateAddressSpace(id << 40, 1ull << 36);
     coroutine = *GpuCoroutine::Create(card.device, *space, card.pool, parking);
     memory = std::make_unique<DeviceMemory>(*coroutine);
@@ -54,17 +57,18 @@ struct BrokerSession {
   bool Allocate(uint64_t bytes) {
     bool done = false;
     executor->Spawn(Keep(memory->Allocate(1, bytes), &done));
-    card.device.RunAll();
+    device.RunAll();
     executor->Poll();
     return done;
   }
   // Does what a session's thread does with an order.
   void Obey() {
     const uint64_t bytes = account->Begin();
-    if (bytes != 0) account->End(account->MoveOut(bytes, card.stop).ok());
+    if (bytes != 0) account->End(account->MoveOut(bytes, stop).ok());
   }
 
-  Card& card;
+  FakeDevice& device;
+  const std::atomic<bool>& stop;
   std::unique_ptr<Executor> executor = std::make_unique<Executor>();
   Parking parking{*executor};
   std::unique_ptr<GpuCoroutine> coroutine;
@@ -293,6 +297,226 @@ TEST_CASE("A session for which nobody was evicted has no turn") {
   REQUIRE(a.Allocate(40 * kMiB));
   const auto ticket = b.account->Ask(30 * kMiB);
   CHECK(a.account->ordered());
+}
+
+// ---- several processes
+
+struct SharedCard {
+  FakeDevice device{2 << 20, kCard};
+  QueuePool pool{device};
+  ManualClock clock;
+  EnginePage pages[2];
+  SharedCard() {
+    device.runs_at_once = true;
+    clock.Advance(100 * kSecond);
+  }
+};
+
+// One of two processes on the card. The other one has the page `other`.
+struct Process {
+  Process(SharedCard& shared, int own) : shared(shared), own(shared.pages[own]) {
+    peers.peers[0].page = &shared.pages[1 - own];
+    peers.peers[0].id = 1;
+    peers.used = 1;
+  }
+  // Does what the process does when another one wakes it.
+  void Wake() {
+    shared.clock.Advance(2 * kMillisecond);
+    broker.Look();
+  }
+
+  SharedCard& shared;
+  EnginePage& own;
+  FakeDevice& device = shared.device;
+  QueuePool& pool = shared.pool;
+  EnginePeers peers;
+  int woke_others = 0;
+  HostStore store{1 << 30, {&own.evicted, [this] { return peers.peers[0].page->evicted.load(); }}};
+  MemoryMover mover{device, pool, 1};
+  MemoryBroker broker{
+      device,
+      store,
+      mover,
+      shared.clock,
+      [] {
+        policy::EvictionParameters parameters;
+        parameters.min_bytes = 0;
+        return parameters;
+      }(),
+      std::make_unique<RoomBoard>(own.devices[0].room, peers, 0, [this] { ++woke_others; })};
+  const std::atomic<bool> stop{false};
+};
+
+TEST_CASE("An idle session of another process is evicted, and by its own process only") {
+  SharedCard card;
+  Process first(card, 0), second(card, 1);
+  BrokerSession idle(first, 1), asks(second, 2);
+  REQUIRE(idle.Allocate(40 * kMiB));
+  idle.account->SetIdle(kSecond);
+  auto ticket = asks.account->Ask(30 * kMiB);
+  CHECK(StateOf(ticket) == RoomTicket::kWaiting);
+  CHECK(second.woke_others == 1);
+  CHECK_FALSE(idle.account->ordered());
+  first.Wake();
+  REQUIRE(idle.account->ordered());
+  CHECK(idle.attended == 1);
+  idle.Obey();
+  CHECK(StateOf(ticket) == RoomTicket::kWaiting);
+  second.Wake();
+  CHECK(StateOf(ticket) == RoomTicket::kGranted);
+  CHECK(second.store.used() == 0);
+  CHECK(second.store.used_by_all() == 40 * kMiB);
+  REQUIRE(asks.Allocate(30 * kMiB));
+  ticket.reset();
+
+  // Its memory comes back in the same way.
+  asks.account->SetIdle(kSecond);
+  auto back = idle.account->AskToReturn(0);
+  CHECK(StateOf(back) == RoomTicket::kWaiting);
+  CHECK(first.woke_others >= 1);
+  card.clock.Advance(2 * kSecond);
+  second.Wake();
+  REQUIRE(asks.account->ordered());
+  asks.Obey();
+  first.Wake();
+  CHECK(StateOf(back) == RoomTicket::kGranted);
+  CHECK(idle.account->MoveIn(first.stop).ok());
+}
+
+TEST_CASE("A process that has an idle session of its own does not disturb others") {
+  SharedCard card;
+  Process first(card, 0), second(card, 1);
+  BrokerSession working(first, 1), idle(second, 2), asks(second, 3);
+  REQUIRE(working.Allocate(20 * kMiB));
+  REQUIRE(idle.Allocate(30 * kMiB));
+  idle.account->SetIdle(kSecond);
+  first.Wake();
+  auto ticket = asks.account->Ask(30 * kMiB);
+  REQUIRE(idle.account->ordered());
+  first.Wake();
+  CHECK_FALSE(working.account->ordered());
+  idle.Obey();
+  CHECK(StateOf(ticket) == RoomTicket::kGranted);
+}
+
+TEST_CASE("A request is refused when all processes have said that they have no memory for it") {
+  SharedCard card;
+  Process first(card, 0), second(card, 1);
+  BrokerSession asks(second, 2);
+  SECTION("as soon as the other one has looked") {
+    auto ticket = asks.account->Ask(100 * kMiB);
+    CHECK(StateOf(ticket) == RoomTicket::kWaiting);
+    first.Wake();
+    second.Wake();
+    CHECK(StateOf(ticket) == RoomTicket::kRefused);
+  }
+  SECTION("after a moment, if the other one does not look") {
+    auto ticket = asks.account->Ask(100 * kMiB);
+    card.clock.Advance(400 * kMillisecond);
+    second.Wake();
+    CHECK(StateOf(ticket) == RoomTicket::kWaiting);
+    card.clock.Advance(100 * kMillisecond);
+    second.Wake();
+    CHECK(StateOf(ticket) == RoomTicket::kRefused);
+  }
+}
+
+TEST_CASE("Room is granted in one process at a time, in the order of the requests") {
+  SharedCard card;
+  Process first(card, 0), second(card, 1);
+  BrokerSession a(first, 1), b(second, 2);
+  auto earlier = a.account->Ask(40 * kMiB);
+  CHECK(StateOf(earlier) == RoomTicket::kGranted);
+  auto later = b.account->Ask(40 * kMiB);
+  CHECK(StateOf(later) == RoomTicket::kWaiting);
+  earlier.reset();
+  second.Wake();
+  CHECK(StateOf(later) == RoomTicket::kGranted);
+}
+
+TEST_CASE("A process that lies about its memory delays others and nothing else") {
+  SharedCard card;
+  Process honest(card, 0);
+  BrokerSession idle(honest, 1), asks(honest, 2);
+  RoomWords& lies = card.pages[1].devices[0].room;
+  const auto pass = [&](int64_t time) {
+    for (int64_t passed = 0; passed < time; passed += 100 * kMillisecond) {
+      card.clock.Advance(100 * kMillisecond);
+      lies.looked_at = card.clock.NowNanoseconds();
+      honest.broker.Look();
+    }
+  };
+  SECTION("a session that never goes") {
+    REQUIRE(idle.Allocate(40 * kMiB));
+    idle.account->SetIdle(50 * kSecond);
+    // It is the first to go: it says that it has been idle for longer.
+    lies.residents[0].session = 77;
+    lies.residents[0].movable = 60 * kMiB;
+    auto ticket = asks.account->Ask(40 * kMiB);
+    CHECK_FALSE(idle.account->ordered());
+    pass(4 * kSecond);
+    CHECK_FALSE(idle.account->ordered());
+    pass(2 * kSecond);
+    REQUIRE(idle.account->ordered());
+    idle.Obey();
+    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+  }
+  SECTION("a request that is never done") {
+    lies.requests[0].session = 77;
+    lies.requests[0].bytes = 1;
+    lies.requests[0].granted = GENERATE(0u, 1u);
+    lies.requests[0].tenant_class = static_cast<uint32_t>(policy::TenantClass::kLatency);
+    auto ticket = asks.account->Ask(40 * kMiB);
+    CHECK(StateOf(ticket) == RoomTicket::kWaiting);
+    pass(11 * kSecond);
+    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+    ticket.reset();
+    // It costs the time once.
+    CHECK(StateOf(asks.account->Ask(40 * kMiB)) == RoomTicket::kGranted);
+  }
+}
+
+TEST_CASE("Random words of another process leave a process able to have what the card has free") {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 300; ++round) {
+    SharedCard card;
+    Process honest(card, 0);
+    BrokerSession idle(honest, 1), asks(honest, 2);
+    REQUIRE(idle.Allocate(20 * kMiB));
+    idle.account->SetIdle(kSecond);
+    // Whole words of noise, or small numbers, which mean more.
+    auto* const words = reinterpret_cast<std::atomic<uint64_t>*>(&card.pages[1].devices[0].room);
+    const auto scribble = [&] {
+      for (size_t i = 0; i < sizeof(RoomWords) / sizeof(uint64_t); ++i)
+        words[i] = random() >> (random() % 64);
+    };
+    scribble();
+    auto ticket = asks.account->Ask(40 * kMiB);
+    for (int i = 0; i < 130 && StateOf(ticket) == RoomTicket::kWaiting; ++i) {
+      card.clock.Advance(100 * kMillisecond);
+      if (random() % 2 == 0) scribble();
+      honest.broker.Look();
+      idle.Obey();
+    }
+    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+  }
+}
+
+TEST_CASE("Processes that share the host's room never have more than the limit") {
+  std::atomic<uint64_t> first_uses{0}, second_uses{0};
+  HostStore first(8 * kMiB, {&first_uses, [&] { return second_uses.load(); }});
+  HostStore second(8 * kMiB, {&second_uses, [&] { return first_uses.load(); }});
+  auto most = first.Take(6 * kMiB);
+  REQUIRE(most.ok());
+  CHECK(first_uses == 6 * kMiB);
+  CHECK_FALSE(second.Take(3 * kMiB).ok());
+  CHECK(second_uses == 0);
+  auto rest = second.Take(2 * kMiB);
+  REQUIRE(rest.ok());
+  CHECK(first.used_by_all() == 8 * kMiB);
+  *most = HostBlock();
+  CHECK(first_uses == 0);
+  CHECK(second.Take(3 * kMiB).ok());
 }
 
 }  // namespace

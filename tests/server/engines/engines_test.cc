@@ -61,9 +61,10 @@ TEST_CASE("Programs of different users have separate engines and do not see each
   TestClient inside(of_root.engines(1).socket());
   CHECK(StatusOf(inside).pid() == of_a.pid());
   CHECK(StatusOf(inside).sessions_size() == 2);
-  // Memory that one engine has taken does not concern the other.
-  CHECK(a->Allocate(200 << 20) != 0);
-  CHECK(c->Allocate(200 << 20) != 0);
+  // The card of 256 MB is that of all engines.
+  CHECK(a->Allocate(100 << 20) != 0);
+  CHECK(c->Allocate(100 << 20) != 0);
+  CHECK(c->Allocate(100 << 20) == 0);
   // No other user reaches an engine's socket.
   struct stat status;
   REQUIRE(stat(of_root.engines(1).socket().c_str(), &status) == 0);
