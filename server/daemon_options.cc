@@ -48,7 +48,7 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   server.default_quota = DefaultQuota(config);
   server.max_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
-  // Each engine has room of its own, so engines use none by default.
+  // With several engines, memory leaves the card only where the operator has said so.
   const auto isolation = ParseIsolation(config.isolation);
   const uint64_t usual_swap = isolation != Isolation::kNone ? 0 : HostMemoryBytes() / 2;
   server.swap_bytes =

@@ -34,7 +34,8 @@ void AddTenant(const proto::TenantUse& other, proto::TenantUse* tenant) {
 }  // namespace
 
 void AddStatus(const proto::Status& other, proto::Status* all) {
-  all->set_swap_limit(all->swap_limit() + other.swap_limit());
+  // The limit is that of all engines together.
+  all->set_swap_limit(std::max(all->swap_limit(), other.swap_limit()));
   all->set_swap_used(all->swap_used() + other.swap_used());
   if (all->devices_size() == 0) {
     *all->mutable_devices() = other.devices();

@@ -200,7 +200,7 @@ Observation EngineSum::Sum() const {
     if (!one.responds) continue;
     engine.resident_bytes += one.last.process.resident_bytes;
     all.max_sessions += one.last.max_sessions;
-    all.swap_limit += one.last.swap_limit;
+    all.swap_limit = std::max(all.swap_limit, one.last.swap_limit);  // of all engines together
     all.swap_used += one.last.swap_used;
     for (SessionObservation session : one.last.sessions) {
       session.group = one.group;

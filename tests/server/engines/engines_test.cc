@@ -394,6 +394,10 @@ TEST_CASE("Pages travel in both directions, and nobody keeps a descriptor that i
   CHECK(peer.peer->pid == 77);
   CHECK(IsSealedPage(peer.peer->page));
   close(peer.peer->page);
+  ReportWantsRoom(channel->engine);
+  CHECK(TakeReport(channel->supervisor).value().wants_room);
+  REQUIRE(PassLookForRoom(channel->supervisor).ok());
+  CHECK(TakeMessage(channel->engine).look_for_room);
   REQUIRE(PassPeers(channel->supervisor, {77, 78}).ok());
   CHECK(TakeMessage(channel->engine).peers == std::vector<pid_t>{77, 78});
   REQUIRE(PassPeers(channel->supervisor, {}).ok());
