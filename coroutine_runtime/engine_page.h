@@ -56,12 +56,30 @@ struct alignas(128) RoomWords {
   std::atomic<uint32_t> more_comes{0};
 };
 
+// The words by which a process that places a session on some of the devices knows what the others have
+// on each (server/sessions/load_board.h). Relaxed: a placement only estimates from them.
+struct alignas(128) LoadWords {
+  static constexpr size_t kMaxSessions = 32;
+  enum State : uint32_t { kNone, kThere, kHasObjective };
+  // policy::PlacementRequest says what the words mean.
+  struct Session {
+    std::atomic<uint32_t> state{kNone};
+    std::atomic<int32_t> memory_bound{-1}, load{-1};  // thousandths; below 0: not known
+  };
+  std::array<Session, kMaxSessions> sessions;
+  // Bytes that tenants were promised and do not use yet.
+  std::atomic<uint64_t> promised{0};
+  // When the process last placed a session, in nanoseconds of CLOCK_MONOTONIC; 0: never.
+  std::atomic<int64_t> placed_at{0};
+};
+
 // The words of a process.
 struct alignas(4096) EnginePage {
   static constexpr size_t kMaxDevices = 64;
   struct DeviceWords {
     TurnWords turn;
     RoomWords room;
+    LoadWords load;
   };
   std::array<DeviceWords, kMaxDevices> devices;  // by their numbers
   // Bytes of host memory that hold evicted memory (host_store.h). Sequentially consistent: a process

@@ -30,18 +30,18 @@ absl::Status NoRoom(const PlacementRequest& request, absl::Span<const DeviceLoad
 class RoundRobin final : public DevicePlacement {
  public:
   absl::StatusOr<int> Place(const PlacementRequest& request,
-                            absl::Span<const DeviceLoad> devices) override {
+                            absl::Span<const DeviceLoad> devices) const override {
+    const auto last = std::max_element(
+        devices.begin(), devices.end(),
+        [](const DeviceLoad& a, const DeviceLoad& b) { return a.placed_at < b.placed_at; });
+    const bool first = last == devices.end() || last->placed_at == 0;
+    const size_t next = first ? 0 : static_cast<size_t>(last - devices.begin()) + 1;
     for (size_t tried = 0; tried < devices.size(); ++tried) {
-      const size_t index = (next_ + tried) % devices.size();
-      if (!Holds(devices[index], request)) continue;
-      next_ = index + 1;
-      return static_cast<int>(index);
+      const size_t index = (next + tried) % devices.size();
+      if (Holds(devices[index], request)) return static_cast<int>(index);
     }
     return NoRoom(request, devices);
   }
-
- private:
-  size_t next_ = 0;
 };
 
 // The device with the lowest Cost() of those that have the memory; the first of equal devices.
@@ -65,7 +65,7 @@ absl::StatusOr<int> Cheapest(const PlacementRequest& request, absl::Span<const D
 class BestFit final : public DevicePlacement {
  public:
   absl::StatusOr<int> Place(const PlacementRequest& request,
-                            absl::Span<const DeviceLoad> devices) override {
+                            absl::Span<const DeviceLoad> devices) const override {
     return Cheapest(request, devices, Free);
   }
 };
@@ -73,12 +73,12 @@ class BestFit final : public DevicePlacement {
 class WorkloadAware final : public DevicePlacement {
  public:
   absl::StatusOr<int> Place(const PlacementRequest& request,
-                            absl::Span<const DeviceLoad> devices) override {
+                            absl::Span<const DeviceLoad> devices) const override {
     return Cheapest(request, devices, [&](const DeviceLoad& device) {
       double rivalry = 0, harm = 0;
       for (const PlacementRequest& there : device.sessions) {
         const double together = Load(request) * Load(there);
-        if (HasObjective(request) && HasObjective(there)) rivalry += together;
+        if (request.HasObjective() && there.HasObjective()) rivalry += together;
         harm += Likeness(request, there) * together;
       }
       return std::tuple(rivalry, harm, device.sessions.size(), Free(device));
@@ -86,11 +86,6 @@ class WorkloadAware final : public DevicePlacement {
   }
 
  private:
-  static bool HasObjective(const PlacementRequest& request) {
-    const Tenant& tenant = request.tenant;
-    return tenant.tenant_class == TenantClass::kLatency || tenant.slo_latency > 0 ||
-           tenant.slo_ttft > 0 || tenant.slo_tpot > 0;
-  }
   static double Known(double value, double otherwise) {
     return value >= 0 ? std::min(value, 1.0) : otherwise;
   }
@@ -101,7 +96,7 @@ class WorkloadAware final : public DevicePlacement {
     return memory_a * memory_b + (1 - memory_a) * (1 - memory_b);
   }
   static double Load(const PlacementRequest& request) {
-    return Known(request.load, HasObjective(request) ? 0.3 : 1);
+    return Known(request.load, request.HasObjective() ? 0.3 : 1);
   }
 };
 

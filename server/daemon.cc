@@ -327,6 +327,7 @@ absl::Status Daemon::ServeHttp() {
 void Daemon::Monitor() {
   while (manager_->activity().Await(kHealthPeriod)) {
     manager_->WatchEndedWork();
+    manager_->PublishLoads();
     const absl::Status health = manager_->DeviceHealth();
     if (!health.ok()) {
       SetServing(false);

@@ -102,7 +102,7 @@ void EngineMember::Adopt(int channel) {
   released_ = false;
   received_ = 0;
   if (const absl::Status reported = ReportPage(channel, page_); !reported.ok()) {
-    LogWarning("this engine takes no turns with others: ", std::string(reported.message()));
+    LogWarning("the supervisor gives this engine no programs: ", std::string(reported.message()));
   }
   const MutexLock lock(&mutex_);
   ReportEndedWork();

@@ -416,16 +416,19 @@ void Engines::Flush(Engine& engine) {
     engine.orders.pop_front();
   while (!engine.closed.empty() && PassClosedEndpoint(engine.channel, engine.closed.front()).ok())
     engine.closed.pop_front();
-  while (!engine.may_retire && !engine.waiting.empty() &&
+  // What it learns of the others comes before its first program.
+  const bool introduced = SendPeers(engine) && engine.reported_page;
+  const bool open = introduced && !engine.may_retire;
+  while (open && !engine.waiting.empty() &&
          PassConnection(engine.channel, engine.waiting.front()).ok()) {
     close(engine.waiting.front().fd);
     engine.waiting.pop_front();
     ++engine.sent;
   }
   // A process that has just begun reads later: what it gets stays here.
-  const bool sent = SendPeers(engine);
-  const bool left = !sent || (!engine.waiting.empty() && !engine.may_retire) ||
-                    !engine.closed.empty() || !engine.orders.empty();
+  const bool left = !engine.new_peers.empty() || engine.peers_changed ||
+                    (open && !engine.waiting.empty()) || !engine.closed.empty() ||
+                    !engine.orders.empty();
   if (engine.full == left) return;
   engine.full = !engine.full;
   const uint32_t events = engine.full ? EPOLLIN | EPOLLOUT : EPOLLIN;
@@ -448,11 +451,12 @@ bool Engines::SendPeers(Engine& engine) {
 }
 
 void Engines::TakePage(Engine& engine, int page) {
+  engine.reported_page = true;
   if (engine.page >= 0 || !IsSealedPage(page)) {
     CloseIfOpen(page);
     LogWarning("the engine of isolation group ", engine.info.group, " (pid ", engine.info.pid,
                ") sends a page that others could change, or a second one");
-    return;
+    return Flush(engine);
   }
   engine.page = page;
   for (auto& [number, other] : engines_) {

@@ -42,6 +42,9 @@ constexpr std::chrono::milliseconds kUsualEnd(200);
 // and beside sessions that would end with it.
 constexpr std::chrono::seconds kLongestEnd(1), kLongestEndBesideOthers(10);
 
+// How often other processes learn what the sessions of this one were seen to do.
+constexpr int64_t kPublishPeriod = 500 * policy::kMillisecond;
+
 // The number of threads that copy between a card and the host. One thread copies about 9 GB/s in
 // memory, and the bus carries 55 GB/s.
 int CopyChannels() {
@@ -177,6 +180,7 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       schedulers_(std::move(schedulers)),
       tenant_accounts_(devices_.size()),
       host_store_(options.swap_bytes, SharedStore(options)),
+      load_board_(options.engine_page, options.engine_peers),
       shared_memory_objects_(std::make_unique<SharedMemoryObjects>()),
       shared_events_(std::make_unique<SharedEvents>()),
       placement_(std::move(placement), kClock),
@@ -298,45 +302,67 @@ policy::PlacementRequest SessionManager::PlacementRequestOf(const std::string& t
   return request;
 }
 
-std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant) {
+std::vector<LoadBoard::Load> SessionManager::OwnLoads(const std::string& except) {
   const auto now = kClock.NowNanoseconds();
-  std::map<std::string, std::shared_ptr<TenantAccount>> accounts;
-  const auto account_of = [&](const std::string& name) -> TenantAccount& {
-    std::shared_ptr<TenantAccount>& account = accounts[name];
-    if (account == nullptr) account = tenant_accounts_.Of(name);
-    return *account;
-  };
-  std::vector<policy::DeviceLoad> loads;
+  std::vector<LoadBoard::Load> loads(devices_.size());
   std::vector<std::set<std::string>> tenants(devices_.size());
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    const Device::Memory memory = devices_[i]->memory();
-    policy::DeviceLoad& load = loads.emplace_back();
-    load.memory = memory.total;
-    // A limit holds for all sessions of a tenant together. So the request, which asks for the
-    // limit, includes the memory that the tenant has already.
-    const uint64_t own = account_of(tenant).memory_used(i);
-    load.memory_used = memory.total - std::min(memory.free, memory.total);
-    load.memory_used -= std::min(own, load.memory_used);
-  }
+  std::map<std::string, std::shared_ptr<TenantAccount>> accounts;
   for (const auto& [id, entry] : sessions_) {
     const std::string& name = entry.request.tenant;
     for (const int index : entry.devices) {
-      policy::DeviceLoad& load = loads[index];
+      LoadBoard::Load& load = loads[index];
       policy::PlacementRequest& there = load.sessions.emplace_back(PlacementRequestOf(name));
       if (CoroutineState state; schedulers_[index]->StateOf(id, &state)) {
         const TenantHabit habit = HabitOf(state, now);
         if (habit.memory_bound >= 0) there.memory_bound = habit.memory_bound;
         if (habit.load >= 0) there.load = habit.load;
       }
-      // Adds the memory that another tenant was promised on this device and does not use yet.
-      if (name == tenant || !tenants[index].insert(name).second) continue;
-      const TenantAccount& account = account_of(name);
-      const uint64_t limit = account.limits().memory;
-      const uint64_t used = account.memory_used(static_cast<size_t>(index));
-      if (limit != 0 && limit < load.memory && limit > used) load.memory_used += limit - used;
+      if (name == except || !tenants[index].insert(name).second) continue;
+      std::shared_ptr<TenantAccount>& account = accounts[name];
+      if (account == nullptr) account = tenant_accounts_.Of(name);
+      const uint64_t limit = account->limits().memory;
+      const uint64_t used = account->memory_used(static_cast<size_t>(index));
+      const uint64_t total = devices_[index]->properties().total_memory;
+      if (limit != 0 && limit < total && limit > used) load.promised += limit - used;
     }
   }
+  for (size_t i = 0; i < loads.size(); ++i)
+    loads[i].placed_at = placement_.PlacedAt(static_cast<int>(i));
   return loads;
+}
+
+SessionPlacement::Devices SessionManager::Loads(const std::string& tenant) {
+  SessionPlacement::Devices devices;
+  const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(tenant);
+  std::vector<LoadBoard::Load> own = OwnLoads(tenant);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Device::Memory memory = devices_[i]->memory();
+    policy::DeviceLoad& load = devices.loads.emplace_back();
+    load.memory = memory.total;
+    // A limit holds for all sessions of a tenant together. So the request, which asks for the
+    // limit, includes the memory that the tenant has already.
+    const uint64_t used_by_tenant = account->memory_used(i);
+    load.memory_used = memory.total - std::min(memory.free, memory.total);
+    load.memory_used -= std::min(used_by_tenant, load.memory_used);
+    // Other tenants were promised more than they use.
+    load.memory_used += own[i].promised;
+    load.sessions = std::move(own[i].sessions);
+  }
+  if (load_board_.shared()) devices.promised_by_others = load_board_.AddOthers(&devices.loads);
+  if (!brokers_.empty()) {
+    devices.more_memory =
+        host_store_.limit() - std::min(host_store_.used_by_all(), host_store_.limit());
+  }
+  return devices;
+}
+
+void SessionManager::PublishLoads() {
+  if (!load_board_.shared()) return;
+  const MutexLock lock(&mutex_);
+  const int64_t now = kClock.NowNanoseconds();
+  if (now - published_at_ < kPublishPeriod) return;
+  published_at_ = now;
+  load_board_.Publish(OwnLoads(""));
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& request,
@@ -379,10 +405,9 @@ absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& req
   // A limit that no device reaches does not tell how much memory the tenant will use.
   const uint64_t limit = account->limits().memory;
   if (limit < largest) wanted.memory = limit;
-  const uint64_t may_leave =
-      brokers_.empty() ? 0
-                       : host_store_.limit() - std::min(host_store_.used(), host_store_.limit());
-  return placement_.Place(group, wanted, Loads(request.tenant), may_leave);
+  absl::StatusOr<std::vector<int>> placed = placement_.Place(group, wanted, Loads(request.tenant));
+  load_board_.Publish(OwnLoads(""));
+  return placed;
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::DevicesOf(const SessionRequest& request) {
@@ -468,6 +493,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   std::shared_ptr<SessionWorker> worker = entry.worker;
   use_.Begin(worker->config().tenant, RealClock().NowNanoseconds());
   sessions_.emplace(id, std::move(entry));
+  if (load_board_.shared()) load_board_.Publish(OwnLoads(""));
   worker->Start();
   return worker;
 }
@@ -711,6 +737,7 @@ void SessionManager::Reap() {
     use_.End(worker->config().tenant, RealClock().NowNanoseconds());
     if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
     sessions_.erase(finished);  // the tenant may open another session
+    if (load_board_.shared()) load_board_.Publish(OwnLoads(""));
     changed_.SignalAll();
     lock.Unlock();
     // Joins the thread. If a call still holds the worker for a moment, that call joins it.

@@ -27,6 +27,7 @@
 #include "server/session/server_options.h"
 #include "server/session/session_config.h"
 #include "server/sessions/ended_work.h"
+#include "server/sessions/load_board.h"
 #include "server/sessions/session_admission.h"
 #include "server/sessions/session_placement.h"
 #include "server/sessions/tenant_habits.h"
@@ -158,6 +159,9 @@ class SessionManager {
   }
   // Looks how long such work has run. Must be called every few milliseconds while there are sessions.
   void WatchEndedWork();
+  // Shows other processes on the devices what sessions of this one do. Must be called about once a
+  // second while there are sessions.
+  void PublishLoads();
   // Another process on the devices wants device memory. Sessions of this process make room for it,
   // if it is their turn.
   void LookForRoom();
@@ -213,8 +217,11 @@ class SessionManager {
   absl::Status EndlessWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<policy::DeviceLoad> Loads(const std::string& tenant)
+  // The sessions of this process, and the memory that tenants other than `except` were promised.
+  std::vector<LoadBoard::Load> OwnLoads(const std::string& except)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What there is on the devices when a session of `tenant` looks for some.
+  SessionPlacement::Devices Loads(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns a free slot. Returns Unavailable if the daemon opens no sessions or the request's
   // endpoint is closed, and ResourceExhausted if all slots are taken or there are max_sessions_
   // sessions.
@@ -250,6 +257,8 @@ class SessionManager {
   std::vector<std::unique_ptr<QueuePool>> queues_;
   TenantAccounts tenant_accounts_;
   HostStore host_store_;
+  LoadBoard load_board_ ABSL_GUARDED_BY(mutex_);
+  int64_t published_at_ ABSL_GUARDED_BY(mutex_) = 0;
   // One for each device; empty if memory does not leave the cards.
   std::vector<std::unique_ptr<MemoryMover>> movers_;
   std::vector<std::unique_ptr<MemoryBroker>> brokers_;

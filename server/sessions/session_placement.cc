@@ -7,6 +7,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace detshare {
+namespace {
+
+// Times of other processes that are so far ahead are nonsense.
+constexpr int64_t kAhead = 1'000'000'000;
+
+}  // namespace
 
 bool IsRunName(const std::string& run) {
   constexpr size_t kMax = 64;
@@ -23,10 +29,10 @@ const std::vector<int>* SessionPlacement::Find(const PlacementGroup& group) {
 
 absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementGroup& group,
                                                          const policy::PlacementRequest& request,
-                                                         std::vector<policy::DeviceLoad> devices,
-                                                         uint64_t more_memory) {
+                                                         Devices all) {
   const int64_t now = clock_.NowNanoseconds();
   Forget(group, now);
+  std::vector<policy::DeviceLoad>& devices = all.loads;
   for (const auto& [other, placed] : groups_) {
     if (placed.came || now - placed.placed_at >= kComing) continue;
     for (const int index : placed.devices) {
@@ -40,11 +46,23 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementGroup& g
       device.sessions.push_back(placed.request);
     }
   }
-  absl::StatusOr<std::vector<int>> chosen = Choose(group, request, devices);
-  if (absl::IsResourceExhausted(chosen.status()) && more_memory != 0) {
+  for (policy::DeviceLoad& device : devices) {
+    if (device.placed_at > now + kAhead) device.placed_at = 0;
+  }
+  for (const auto& [index, placed_at] : placed_at_) {
+    policy::DeviceLoad& device = devices[static_cast<size_t>(index)];
+    device.placed_at = std::max(device.placed_at, placed_at);
+  }
+  std::vector<policy::DeviceLoad> with_promises = devices;
+  for (size_t i = 0; i < all.promised_by_others.size(); ++i)
+    with_promises[i].memory_used += all.promised_by_others[i];
+  absl::StatusOr<std::vector<int>> chosen = Choose(group, request, std::move(with_promises));
+  if (absl::IsResourceExhausted(chosen.status()) && !all.promised_by_others.empty())
+    chosen = Choose(group, request, devices);
+  if (absl::IsResourceExhausted(chosen.status()) && all.more_memory != 0) {
     // Memory that may be evicted counts as free. The card's size still bounds each request.
     for (policy::DeviceLoad& device : devices)
-      device.memory_used -= std::min(device.memory_used, more_memory);
+      device.memory_used -= std::min(device.memory_used, all.more_memory);
     if (absl::StatusOr<std::vector<int>> again = Choose(group, request, std::move(devices));
         again.ok())
       chosen = std::move(again);
@@ -63,6 +81,8 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Choose(const PlacementGroup& 
                                                           std::vector<policy::DeviceLoad> devices) {
   for (policy::DeviceLoad& device : devices) device.open = false;
   for (const int index : group.among) devices[static_cast<size_t>(index)].open = true;
+  int64_t latest = clock_.NowNanoseconds();
+  for (const policy::DeviceLoad& device : devices) latest = std::max(latest, device.placed_at);
   std::vector<bool> chosen(devices.size(), false);
   for (size_t i = 0; i < group.count; ++i) {
     const absl::StatusOr<int> index = placement_->Place(request, devices);
@@ -73,13 +93,23 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Choose(const PlacementGroup& 
           ". Wait for a program to end, or ask for less"));
     }
     chosen[static_cast<size_t>(*index)] = true;
-    devices[static_cast<size_t>(*index)].open = false;
+    policy::DeviceLoad& device = devices[static_cast<size_t>(*index)];
+    device.open = false;
+    device.placed_at = ++latest;
+  }
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (chosen[i]) placed_at_[static_cast<int>(i)] = devices[i].placed_at;
   }
   std::vector<int> ordered;
   for (const int index : group.among) {
     if (chosen[static_cast<size_t>(index)]) ordered.push_back(index);
   }
   return ordered;
+}
+
+int64_t SessionPlacement::PlacedAt(int device) const {
+  const auto found = placed_at_.find(device);
+  return found != placed_at_.end() ? found->second : 0;
 }
 
 void SessionPlacement::Opened(const PlacementGroup& group) {

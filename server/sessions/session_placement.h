@@ -65,14 +65,21 @@ class SessionPlacement {
 
   // Returns the group's devices, in the order of `among`; null if it has none yet.
   const std::vector<int>* Find(const PlacementGroup& group);
-  // Places a group. `devices` are all devices of the daemon, with the sessions on them.
-  // `more_memory` is the number of bytes that may leave a device to make room; it is used only if
-  // there is no other way. Returns ResourceExhausted, with the reason, if fewer than `count`
-  // devices have the memory.
+  // All devices of the daemon.
+  struct Devices {
+    std::vector<policy::DeviceLoad> loads;  // with the sessions on them
+    // Bytes that other processes have promised on each device (LoadBoard); empty: none. Such a
+    // promise counts only if there is another way.
+    std::vector<uint64_t> promised_by_others;
+    // Bytes that may leave a device to make room; used only if there is no other way.
+    uint64_t more_memory = 0;
+  };
+  // Places a group. Returns ResourceExhausted, with the reason, if fewer than `count` devices have
+  // the memory.
   absl::StatusOr<std::vector<int>> Place(const PlacementGroup& group,
-                                         const policy::PlacementRequest& request,
-                                         std::vector<policy::DeviceLoad> devices,
-                                         uint64_t more_memory);
+                                         const policy::PlacementRequest& request, Devices devices);
+  // Returns when a group was last placed on the device; 0: never.
+  int64_t PlacedAt(int device) const;
   // Tell that a session of the group begins or ends.
   void Opened(const PlacementGroup& group);
   void Closed(const PlacementGroup& group);
@@ -96,6 +103,7 @@ class SessionPlacement {
   std::unique_ptr<policy::DevicePlacement> placement_;
   const Clock& clock_;
   std::map<PlacementGroup, Placed> groups_;
+  std::map<int, int64_t> placed_at_;  // by device
 };
 
 }  // namespace detshare

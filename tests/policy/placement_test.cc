@@ -23,10 +23,13 @@ std::vector<int> PlaceAll(const char* name, std::vector<DeviceLoad> devices,
                           const std::vector<PlacementRequest>& requests) {
   auto placement = *CreatePlacement(name);
   std::vector<int> places;
+  Nanoseconds now = 0;
   for (const PlacementRequest& request : requests) {
     const absl::StatusOr<int> place = placement->Place(request, devices);
     places.push_back(place.ok() ? *place : -1);
-    if (place.ok()) Put(request, &devices[*place]);
+    if (!place.ok()) continue;
+    Put(request, &devices[*place]);
+    devices[*place].placed_at = ++now;
   }
   return places;
 }

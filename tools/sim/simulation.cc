@@ -110,6 +110,7 @@ absl::StatusOr<std::vector<std::vector<Program>>> Place(const Options& options,
   std::vector<policy::DeviceLoad> loads(options.devices);
   for (policy::DeviceLoad& load : loads) load.memory = options.device_memory;
   std::vector<std::vector<Program>> devices(options.devices);
+  policy::Nanoseconds placed = 0;  // only the order counts
   for (const Program& program : programs) {
     policy::PlacementRequest request = RequestOf(program);
     const absl::StatusOr<int> index = (*placement)->Place(request, loads);
@@ -120,6 +121,7 @@ absl::StatusOr<std::vector<std::vector<Program>>> Place(const Options& options,
     devices[*index].push_back(program);
     loads[*index].memory_used += request.memory;
     loads[*index].sessions.push_back(std::move(request));
+    loads[*index].placed_at = ++placed;
   }
   return devices;
 }

@@ -72,6 +72,32 @@ TEST_CASE("Programs of different users have separate engines and do not see each
   CHECK(status.st_uid == 0);
 }
 
+TEST_CASE("Programs in several engines get the devices that have the least to do") {
+  const std::string placement = GENERATE("workload-aware", "round-robin");
+  INFO(placement);
+  SupervisedDaemon daemon({"--soft-devices", "3", "--placement", placement}, "tenant");
+  std::set<std::string> uuids;
+  std::vector<std::unique_ptr<TestClient>> programs;
+  for (const char* const tenant : {"a", "b", "c"}) {
+    programs.push_back(Program(daemon, tenant));
+    programs.back()->request.set_device_count(1);
+    REQUIRE(programs.back()->Open());
+    REQUIRE(programs.back()->grant.devices_size() == 1);
+    uuids.insert(programs.back()->grant.devices(0).uuid());
+  }
+  CHECK(uuids.size() == 3);
+  // The device of a program that has ended is free again.
+  const std::string free = programs[1]->grant.devices(0).uuid();
+  programs.erase(programs.begin() + 1);
+  if (placement == "round-robin") return;
+  TestClient admin(daemon.socket());
+  REQUIRE(Eventually([&] { return StatusOf(admin).sessions_size() == 2; }));
+  const auto next = Program(daemon, "d");
+  next->request.set_device_count(1);
+  REQUIRE(next->Open());
+  CHECK(next->grant.devices(0).uuid() == free);
+}
+
 std::set<uint64_t> SessionsOf(const proto::Status& status) {
   std::set<uint64_t> sessions;
   for (const proto::SessionStatus& session : status.sessions()) sessions.insert(session.session());

@@ -40,11 +40,12 @@ struct Host {
   absl::StatusOr<Devices> Place(const PlacementGroup& group, uint64_t memory = 0,
                                 uint64_t more_memory = kNever) {
     if (const Devices* known = placement.Find(group)) return *known;
-    return placement.Place(group, Asking(group.tenant, memory), devices, more_memory);
+    return placement.Place(group, Asking(group.tenant, memory), {devices, promised, more_memory});
   }
 
   ManualClock clock;
   std::vector<DeviceLoad> devices;
+  std::vector<uint64_t> promised;  // by other processes
   SessionPlacement placement;
 };
 
@@ -135,6 +136,26 @@ TEST_CASE("A placement is remembered for ten minutes, or as long as it has a ses
   host.clock.Advance(SessionPlacement::kRemembered);
   REQUIRE(host.Place(host.Group("last")).ok());
   CHECK(host.placement.size() == 1);
+}
+
+TEST_CASE("Promises of other processes count, unless nothing else is left") {
+  Host host(2);
+  host.promised = {80, 0};
+  CHECK(*host.Place(host.Group("a"), 50) == Devices{1});
+  host.promised = {80, 80};
+  CHECK(host.Place(host.Group("b"), 50).ok());
+  CHECK_FALSE(host.Place(host.Group("c"), kRoom + 1).ok());
+}
+
+TEST_CASE("Round-robin goes on behind the device that another process gave last") {
+  Host host(3, "round-robin");
+  host.clock.Advance(1000);
+  host.devices[1].placed_at = 900;
+  CHECK(*host.Place(host.Group("a")) == Devices{2});
+  CHECK(*host.Place(host.Group("b")) == Devices{0});
+  // A time that has not come yet is nonsense.
+  host.devices[1].placed_at = policy::kForever;
+  CHECK(*host.Place(host.Group("c")) == Devices{1});
 }
 
 TEST_CASE("A client that invents names only displaces its own") {
