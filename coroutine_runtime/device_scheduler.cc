@@ -104,6 +104,7 @@ struct DeviceScheduler::Place {
 
 struct DeviceScheduler::Entry {
   policy::CoroutineId id = 0;
+  policy::CoroutineId team = 0;  // as in policy::CoroutineView
   policy::Nanoseconds opened_at = 0;
   policy::Tenant tenant;
   std::unique_ptr<SchedEntity> entity;
@@ -267,6 +268,7 @@ void DeviceScheduler::Decide() {
     const SchedEntityReport report = entry->entity->report();
     policy::CoroutineView& view = views.emplace_back();
     view.id = entry->id;
+    view.team = entry->team;
     view.tenant = &entry->tenant;
     view.opened_at = entry->opened_at;
     view.has_work = report.has_work;
@@ -318,6 +320,29 @@ policy::Tenant DeviceScheduler::TenantOf(const std::string& name) const {
     if (configured.name == name) tenant = configured;
   }
   return tenant;
+}
+
+void DeviceScheduler::Cooperate(policy::CoroutineId one, policy::CoroutineId other) {
+  {
+    const MutexLock lock(&mutex_);
+    const auto find = [&](policy::CoroutineId id) {
+      const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                      [id](const auto& entry) { return entry->id == id; });
+      return found != entries_.end() ? found->get() : nullptr;
+    };
+    Entry* const first = find(one);
+    Entry* const second = find(other);
+    if (first == nullptr || second == nullptr) return;
+    const auto team_of = [](const Entry& entry) { return entry.team != 0 ? entry.team : entry.id; };
+    const policy::CoroutineId team = team_of(*first), joins = team_of(*second);
+    if (team == joins) return;
+    first->team = team;
+    second->team = team;
+    for (const auto& entry : entries_) {
+      if (entry->team == joins) entry->team = team;
+    }
+  }
+  Wake();
 }
 
 void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant,

@@ -85,6 +85,10 @@ class DeviceScheduler {
   void Add(policy::CoroutineId session, const std::string& tenant, GpuCoroutine& coroutine);
   void Remove(policy::CoroutineId session, GpuCoroutine& coroutine);
 
+  // Two sessions wait for each other's work from now on. Does nothing if one of them is not on the
+  // device. Any thread.
+  void Cooperate(policy::CoroutineId one, policy::CoroutineId other);
+
   // Replaces the policy, or the tenants' settings. Creates the partitions that are missing, which
   // drains the device, and keeps all existing ones. If the call fails, nothing changes.
   absl::Status SetPolicy(std::unique_ptr<policy::Policy> policy);

@@ -111,6 +111,9 @@ struct TokenView {
 // takes alone on the whole device.
 struct CoroutineView {
   CoroutineId id = 0;
+  // Programs that wait for each other's work, because they share events between processes, have the
+  // same number here; 0: it waits for no other program.
+  CoroutineId team = 0;
   const Tenant* tenant = nullptr;  // never null
   Nanoseconds opened_at = 0;
 

@@ -27,7 +27,7 @@ namespace detshare::policy {
 // The variable that the object exports. DETSHARE_POLICY fills it in.
 struct PolicyInterface {
   // Raised when the meaning of policy.h changes.
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 4;
 
   uint32_t version = kVersion;
   uint32_t snapshot_bytes = sizeof(Snapshot);

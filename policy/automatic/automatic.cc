@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -80,15 +81,23 @@ class Automatic final : public Policy {
     std::vector<CoroutineView> views(snapshot.coroutines.begin(), snapshot.coroutines.end());
     std::vector<Tenant> tenants(views.size());
     std::map<CoroutineId, TenantClass> classes;
-    bool only_batch = true;
+    std::set<CoroutineId> latency_teams;
     for (size_t i = 0; i < views.size(); ++i) {
       tenants[i] = *views[i].tenant;
       tenants[i].tenant_class = ClassOf(views[i]);
       classes[views[i].id] = tenants[i].tenant_class;
+      if (views[i].team != 0 && tenants[i].tenant_class == TenantClass::kLatency)
+        latency_teams.insert(views[i].team);
+    }
+    classes_ = std::move(classes);
+    bool only_batch = true;
+    for (size_t i = 0; i < views.size(); ++i) {
+      const bool set_by_operator = views[i].tenant->tenant_class != TenantClass::kUnset;
+      if (!set_by_operator && latency_teams.contains(views[i].team))
+        tenants[i].tenant_class = TenantClass::kLatency;
       views[i].tenant = &tenants[i];
       only_batch = only_batch && tenants[i].tenant_class == TenantClass::kBatch;
     }
-    classes_ = std::move(classes);
     Snapshot classed = snapshot;
     classed.coroutines = views;
     // Asked for every decision, because it keeps accounts of what tenants were given.
@@ -144,7 +153,8 @@ class Automatic final : public Policy {
 
   const Nanoseconds learn_after_, longest_burst_, min_gap_;
   const std::unique_ptr<Policy> by_class_, by_weight_;
-  std::map<CoroutineId, TenantClass> classes_;  // those of the last decision
+  // Those of the last decision, without regard to teams.
+  std::map<CoroutineId, TenantClass> classes_;
 };
 
 }  // namespace

@@ -9,6 +9,9 @@
 //     pauses half as long;
 //   - batch: all other work.
 //
+// Programs that wait for each other's work are latency if one of them is: a server of two processes
+// is as slow as the slower one.
+//
 // Then the policy decides as tpot-first, which treats programs without tokens by class. If only
 // batch is on the device, it divides the device by weight, as fair. Batch that is bound by memory
 // runs on half of the SMs while other batch can use the rest, because half of the SMs draw nearly

@@ -35,7 +35,7 @@ absl::StatusOr<SharedEvents::Token> SharedEvents::Export(
 
 absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvents::Import(uid_t importer, uint64_t session,
                                                                   const Token& token) {
-  const MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   const auto found = entries_.find(token);
   if (found == entries_.end() || found->second.owner != importer)
     return CudaError(kCudaErrorInvalidValue, "no such event shared by this user");
@@ -43,6 +43,9 @@ absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvents::Import(uid_t importer
     return CudaError(kCudaErrorInvalidContext, "the event belongs to this process");
   std::shared_ptr<SharedEvent> event = found->second.event.lock();
   if (event == nullptr) return CudaError(kCudaErrorInvalidValue, "the event is gone");
+  const uint64_t exporter = found->second.session;
+  lock.Unlock();
+  if (shared_) shared_(exporter, session);
   return event;
 }
 

@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,6 +23,11 @@ namespace detshare {
 class SharedEvents {
  public:
   using Token = std::array<uint8_t, 16>;
+  // Called when a session has the event of another one from now on.
+  using Shared = std::function<void(uint64_t exporter, uint64_t importer)>;
+
+  // `shared` may be empty.
+  explicit SharedEvents(Shared shared = {}) : shared_(std::move(shared)) {}
 
   // Returns the event's token. Every call returns the same token. `session` is the session that
   // created the event.
@@ -40,6 +47,7 @@ class SharedEvents {
 
   void DropEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const Shared shared_;
   Mutex mutex_;
   std::map<Token, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<const SharedEvent*, Token> tokens_ ABSL_GUARDED_BY(mutex_);  // tokens of entries_

@@ -182,7 +182,9 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       host_store_(options.swap_bytes, SharedStore(options)),
       load_board_(options.engine_page, options.engine_peers),
       shared_memory_objects_(std::make_unique<SharedMemoryObjects>()),
-      shared_events_(std::make_unique<SharedEvents>()),
+      shared_events_(std::make_unique<SharedEvents>([this](uint64_t exporter, uint64_t importer) {
+        for (const auto& scheduler : schedulers_) scheduler->Cooperate(exporter, importer);
+      })),
       placement_(std::move(placement), kClock),
       slots_(static_cast<size_t>(options_.windows.slots), false),
       next_session_(options.first_session),

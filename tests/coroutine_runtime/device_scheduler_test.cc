@@ -921,5 +921,30 @@ TEST_CASE_METHOD(Fixture, "An index past the last partition means the whole devi
   }
 }
 
+TEST_CASE_METHOD(Fixture, "The policy knows which sessions wait for each other's work") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2),
+      three(device, *pool, *scheduler, 3), four(device, *pool, *scheduler, 4);
+  const auto teams = [&] {
+    scheduler->AskIfDue();
+    std::vector<policy::CoroutineId> teams;
+    for (const policy::CoroutineView& view : policy->seen) teams.push_back(view.team);
+    return teams;
+  };
+  using Teams = std::vector<policy::CoroutineId>;
+  CHECK(teams() == Teams{0, 0, 0, 0});
+  scheduler->Cooperate(1, 2);
+  CHECK(teams() == Teams{1, 1, 0, 0});
+  scheduler->Cooperate(4, 3);
+  CHECK(teams() == Teams{1, 1, 4, 4});
+  scheduler->Cooperate(2, 3);
+  CHECK(teams() == Teams{1, 1, 1, 1});
+  const int asked = policy->asked;
+  scheduler->Cooperate(3, 1);
+  scheduler->Cooperate(3, 77);
+  CHECK(teams() == Teams{1, 1, 1, 1});
+  CHECK(policy->asked == asked);
+}
+
 }  // namespace
 }  // namespace detshare

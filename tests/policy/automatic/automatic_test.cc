@@ -182,5 +182,40 @@ TEST_CASE("Policy auto uses its parameters at their exact values") {
   CHECK(rank("min_gap", "1us", kSecond, kBurst, kBurst / 2 - 1) != kLatency);
 }
 
+TEST_CASE("Policy auto gives programs that wait for each other one class") {
+  const CoroutineView serves = Learned(kSecond, kMillisecond, 5 * kMillisecond);
+  const CoroutineView works = Learned(kSecond, 57 * kMillisecond, kMillisecond);
+  Tenant server = Named("server"), other = Named("other"), batch = Named("batch");
+  batch.tenant_class = TenantClass::kBatch;
+  std::vector<CoroutineView> views = {serves, works, works, works};
+  std::vector<const Tenant*> tenants = {&server, &server, &batch, &other};
+  std::vector<SmRange> partitions = {SmRange{}};
+  Snapshot snapshot;
+  snapshot.now = kSecond;
+  snapshot.device = {132, 8};
+  snapshot.partitions = partitions;
+  const auto ranks = [&](std::vector<CoroutineId> teams) {
+    for (size_t i = 0; i < views.size(); ++i) {
+      views[i].id = i + 1;
+      views[i].tenant = tenants[i];
+      views[i].team = teams[i];
+    }
+    snapshot.coroutines = views;
+    std::vector<int> ranks;
+    for (const Grant& grant : (*CreatePolicy("auto", {}))->Decide(snapshot).grants)
+      ranks.push_back(grant.rank);
+    return ranks;
+  };
+  const std::vector<int> apart = ranks({0, 0, 0, 0});
+  const int rank_of_batch = apart[1];
+  REQUIRE(apart[0] == kLatency);
+  REQUIRE(rank_of_batch != kLatency);
+  CHECK(ranks({1, 1, 0, 0}) == std::vector<int>{kLatency, kLatency, apart[2], apart[3]});
+  // The class that an operator has set stays.
+  CHECK(ranks({1, 0, 1, 0}) == apart);
+  // A team in which nobody waits for results is batch.
+  CHECK(ranks({0, 2, 0, 2}) == apart);
+}
+
 }  // namespace
 }  // namespace detshare::policy

@@ -294,7 +294,9 @@ TEST_CASE("Memory between processes is opened only by its token, and only in ano
 
 TEST_CASE("The token of an event is for its user, and for other sessions than its own") {
   InstantDevice device;
-  SharedEvents events;
+  std::vector<std::pair<uint64_t, uint64_t>> shared;
+  SharedEvents events(
+      [&](uint64_t exporter, uint64_t importer) { shared.emplace_back(exporter, importer); });
   std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
   const SharedEvents::Token token = *events.Export(1000, 1, event);
   CHECK(*events.Export(1000, 1, event) == token);
@@ -302,6 +304,7 @@ TEST_CASE("The token of an event is for its user, and for other sessions than it
   CHECK(CudaResultOf(events.Import(1000, 1, token).status()) == kCudaErrorInvalidContext);
   CHECK(CudaResultOf(events.Import(1001, 2, token).status()) == kCudaErrorInvalidValue);
   CHECK(CudaResultOf(events.Import(0, 2, token).status()) == kCudaErrorInvalidValue);
+  CHECK(shared == std::vector<std::pair<uint64_t, uint64_t>>{{1, 2}});
   const std::shared_ptr<SharedEvent> other = *SharedEvent::Create(device);
   CHECK(*events.Export(1000, 1, other) != token);
   event.reset();
