@@ -232,16 +232,22 @@ size_t DurationTable::Restore(absl::Span<const OperationDurations::Record> recor
   const MutexLock lock(&mutex_);
   size_t taken = 0;
   for (const OperationDurations::Record& record : records) {
-    if (operations_.size() >= kMaxOperations) break;
+    if (operations_.size() >= kMaxOperations && !operations_.contains(record.key)) continue;
     bool sound = false, broken = false;
     for (const float time : record.times) {
       if (time != 0) sound = true;
       broken |= !(std::abs(time) <= kLongest) || (time != 0 && std::abs(time) < 1);
     }
-    if (!sound || broken || operations_.contains(record.key)) continue;
+    if (!sound || broken) continue;
+    const uint32_t age = std::min(record.age, UINT32_MAX - 1) + 1;
     std::unique_ptr<OperationDurations>& made = operations_[record.key];
-    made.reset(new OperationDurations(*this, record.key, {record.blocks, 0}));
-    made->age_ = std::min(record.age, UINT32_MAX - 1) + 1;
+    if (made == nullptr) {
+      made.reset(new OperationDurations(*this, record.key, {record.blocks, 0}));
+    } else if (made->age_ < age) {
+      continue;  // used more recently here
+    }
+    made->age_ = age;
+    made->samples_ = {};
     for (int i = 0; i < kSizeClasses; ++i) {
       if (record.times[i] != 0) made->Learn(i, std::abs(record.times[i]), record.times[i] < 0);
     }

@@ -149,8 +149,8 @@ class DurationTable {
   // For the profile: returns every operation that has samples, in no order. An operation that was
   // looked up in this run has age 0; Restore() adds 1 to each age.
   std::vector<OperationDurations::Record> Records() const;
-  // Restores what earlier runs learned. Skips invalid records, and returns the number of restored
-  // ones. Call it before the first look-up.
+  // Takes what earlier runs, or other processes, learned about operations that were not looked up here
+  // more recently. Skips invalid records, and returns the number of those taken.
   size_t Restore(absl::Span<const OperationDurations::Record> records);
 
  private:

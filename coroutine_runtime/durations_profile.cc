@@ -8,9 +8,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
@@ -113,8 +113,9 @@ absl::StatusOr<std::vector<OperationDurations::Record>> DecodeProfile(
   return records;
 }
 
-absl::Status WriteProfile(const std::string& path, uint64_t device, const DurationTable& table) {
-  const std::string bytes = EncodeProfile(device, table.Records());
+absl::Status WriteProfile(const std::string& path, uint64_t device,
+                          std::vector<OperationDurations::Record> records) {
+  const std::string bytes = EncodeProfile(device, std::move(records));
   const std::string fresh = absl::StrCat(path, ".", getpid());
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return Failure("write", fresh);
@@ -126,7 +127,8 @@ absl::Status WriteProfile(const std::string& path, uint64_t device, const Durati
   return result;
 }
 
-absl::StatusOr<size_t> ReadProfile(const std::string& path, uint64_t device, DurationTable& table) {
+absl::StatusOr<std::vector<OperationDurations::Record>> ReadProfile(const std::string& path,
+                                                                    uint64_t device) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no ", path));
@@ -144,9 +146,7 @@ absl::StatusOr<size_t> ReadProfile(const std::string& path, uint64_t device, Dur
   close(fd);
   if (!failed.ok()) return failed;
   bytes.resize(have);
-  DETSHARE_ASSIGN_OR_RETURN(std::vector<OperationDurations::Record> records,
-                            DecodeProfile(device, BytesOf(bytes)));
-  return table.Restore(records);
+  return DecodeProfile(device, BytesOf(bytes));
 }
 
 }  // namespace detshare

@@ -33,9 +33,10 @@ absl::StatusOr<std::vector<OperationDurations::Record>> DecodeProfile(
     uint64_t device, absl::Span<const std::byte> bytes);
 
 // Replaces the file atomically: a reader finds the old file or the new one.
-absl::Status WriteProfile(const std::string& path, uint64_t device, const DurationTable& table);
-// Restores the file's records into a table that has not been used yet, and returns their number.
-// NotFound without a file; InvalidArgument as above, and the table stays empty.
-absl::StatusOr<size_t> ReadProfile(const std::string& path, uint64_t device, DurationTable& table);
+absl::Status WriteProfile(const std::string& path, uint64_t device,
+                          std::vector<OperationDurations::Record> records);
+// Returns the file's records. NotFound without a file; InvalidArgument as above.
+absl::StatusOr<std::vector<OperationDurations::Record>> ReadProfile(const std::string& path,
+                                                                    uint64_t device);
 
 }  // namespace detshare

@@ -104,5 +104,38 @@ TEST_CASE("A damaged profile is replaced, and an unwritable folder stops no sess
   const DurationProfiles nowhere("/proc/no-such-folder", {{&device, &table}});
 }
 
+TEST_CASE(
+    "Processes at the same time keep what each of them learns, and learn it from each other") {
+  const Folder folder;
+  FakeDevice device;
+  const OperationKey of_first{1, 1}, of_second{2, 2}, of_both{3, 3};
+  {
+    DurationTable before(16);
+    const DurationProfiles profiles(folder.path, {{&device, &before}});
+    before.FindOrAdd(of_both, {16, 0})->Add(0, 9000, /*contended=*/true);
+  }
+  DurationTable first(16), second(16);
+  auto second_profiles = std::make_unique<DurationProfiles>(
+      folder.path, std::vector<DurationProfiles::Entry>{{&device, &second}},
+      std::chrono::milliseconds(1));
+  second.FindOrAdd(of_second, {16, 0})->Add(0, 2000, false);
+  {
+    // It has begun before the other one wrote, and ends after that.
+    const DurationProfiles first_profiles(folder.path, {{&device, &first}});
+    first.FindOrAdd(of_first, {16, 0})->Add(0, 1000, false);
+    first.FindOrAdd(of_both, {16, 0})->Add(0, 3000, false);
+  }
+  // It learns of the other one's operation without having used it.
+  while (second.size() < 3) std::this_thread::yield();
+  CHECK(second.FindOrAdd(of_first, {16, 0})->Estimate(0) == 1000);
+  second_profiles.reset();
+
+  DurationTable later(16);
+  const DurationProfiles profiles(folder.path, {{&device, &later}});
+  CHECK(later.FindOrAdd(of_first, {16, 0})->Estimate(0) == 1000);
+  CHECK(later.FindOrAdd(of_second, {16, 0})->Estimate(0) == 2000);
+  CHECK(later.FindOrAdd(of_both, {16, 0})->Estimate(0) == 3000);
+}
+
 }  // namespace
 }  // namespace detshare
