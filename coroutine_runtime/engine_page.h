@@ -73,6 +73,15 @@ struct alignas(128) LoadWords {
   std::atomic<int64_t> placed_at{0};
 };
 
+// What a tenant uses in the process, for processes that keep one limit of the tenant together
+// (server/tenants/tenant_board.h). In bytes. Sequentially consistent: a process publishes what it takes
+// before it reads what others have.
+struct TenantWords {
+  std::atomic<uint64_t> tenant{0};  // a hash of the name; 0: none
+  std::atomic<uint64_t> pinned{0};
+  std::array<std::atomic<uint64_t>, 64> memory{};  // by the numbers of the devices
+};
+
 // The words of a process.
 struct alignas(4096) EnginePage {
   static constexpr size_t kMaxDevices = 64;
@@ -81,7 +90,9 @@ struct alignas(4096) EnginePage {
     RoomWords room;
     LoadWords load;
   };
+  static constexpr size_t kMaxTenants = 256;
   std::array<DeviceWords, kMaxDevices> devices;  // by their numbers
+  std::array<TenantWords, kMaxTenants> tenants;  // in no order
   // Bytes of host memory that hold evicted memory (host_store.h). Sequentially consistent: a process
   // publishes what it takes before it reads what others have.
   std::atomic<uint64_t> evicted{0};
@@ -96,7 +107,7 @@ struct EnginePeers {
     // Always readable. Holds anything.
     const EnginePage* page = nullptr;
   };
-  uint64_t own_id = 0;  // of this process
+  uint64_t own_id = 0;  // of this process; all ids are process IDs
   std::array<Peer, kMax> peers;
   // Only peers below this were ever there. Release, as the ids.
   std::atomic<size_t> used{0};

@@ -37,7 +37,14 @@ std::optional<QuotaCharge> Quota::TryTake(const std::shared_ptr<Quota>& quota, u
   do {
     const uint64_t limit = quota->limit();
     if (used > limit || bytes > limit - used) return std::nullopt;
-  } while (!quota->used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  } while (!quota->used_.compare_exchange_weak(used, used + bytes));
+  if (const uint64_t limit = quota->limit(); limit != kNoLimit && quota->others_) {
+    const uint64_t others = quota->others_();
+    if (others > limit || quota->used_.load() > limit - others) {
+      quota->used_.fetch_sub(bytes);
+      return std::nullopt;
+    }
+  }
   quota->NotePeak(used + bytes);
   return QuotaCharge(quota, bytes);
 }

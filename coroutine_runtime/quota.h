@@ -56,8 +56,21 @@ class Quota {
   static constexpr uint64_t kNoLimit = UINT64_MAX;
   // Creates the error for `bytes` that did not fit. Called on the requester's thread.
   using Refusal = std::function<absl::Status(const Quota& quota, uint64_t bytes)>;
+  // Several processes that keep one limit together. Each publishes what it takes before it reads what
+  // the others use. So they never exceed the limit; of two that take the rest at the same time, both
+  // may be refused.
+  struct Shared {
+    std::atomic<uint64_t>* used = nullptr;  // by this process; 0 at first; outlives the quota
+    std::function<uint64_t()> others;       // what the others use
+  };
 
-  Quota(uint64_t limit, Refusal refusal) : refusal_(std::move(refusal)), limit_(limit) {}
+  Quota(uint64_t limit, Refusal refusal) : Quota(limit, std::move(refusal), {}) {}
+  // `shared` is empty if no other process has a part of the limit.
+  Quota(uint64_t limit, Refusal refusal, Shared shared)
+      : refusal_(std::move(refusal)),
+        limit_(limit),
+        used_(shared.used != nullptr ? *shared.used : alone_),
+        others_(std::move(shared.others)) {}
   Quota(const Quota&) = delete;
   Quota& operator=(const Quota&) = delete;
 
@@ -71,10 +84,12 @@ class Quota {
   void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  // The same of all processes together.
+  uint64_t used_by_all() const { return used() + OfOthers(); }
   // The most that was ever used.
   uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
   uint64_t left() const {
-    const uint64_t limit = this->limit(), used = this->used();
+    const uint64_t limit = this->limit(), used = used_by_all();
     return used < limit ? limit - used : 0;
   }
 
@@ -82,10 +97,15 @@ class Quota {
   friend class QuotaCharge;
   void NotePeak(uint64_t used);
 
+  uint64_t OfOthers() const { return others_ ? others_() : 0; }
+
   const Refusal refusal_;
-  // Relaxed: numbers only; they publish nothing else.
+  // Relaxed: numbers only; they publish nothing else. What is taken where others have a part of the
+  // limit is sequentially consistent (Shared).
   std::atomic<uint64_t> limit_;
-  std::atomic<uint64_t> used_{0}, peak_{0};
+  std::atomic<uint64_t> alone_{0}, peak_{0};
+  std::atomic<uint64_t>& used_;
+  const std::function<uint64_t()> others_;
 };
 
 }  // namespace detshare

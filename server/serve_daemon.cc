@@ -232,6 +232,10 @@ void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& cha
       if (received.peer.has_value() || received.peers.has_value())
         LearnOfPeers(received, *channels.pages, daemon);
       if (received.look_for_room) daemon.manager().LookForRoom();
+      if (received.shared_tenant.has_value()) {
+        daemon.manager().tenant_board().Share(received.shared_tenant->peer,
+                                              received.shared_tenant->tenant);
+      }
     };
     if (member != nullptr && !member->Proceed(take, [&daemon] { return daemon.InUse(); })) return;
     if (fds[0].revents == 0) continue;

@@ -25,7 +25,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "policy/config/user_range.h"
 #include "policy/status_macros.h"
 #include "proto/admin.pb.h"
@@ -76,25 +75,6 @@ constexpr size_t kMaxDeviceIds = 64, kMaxDeviceId = 64;
 // No group's directory has this name.
 std::string ConfigurationOfEngines(const std::string& runtime_directory) {
   return EnginesDirectory(runtime_directory) + "/.config";
-}
-
-// Names the tenants whose limits of memory hold in each engine and not in all together.
-void WarnOfLimits(const Config& config) {
-  if (config.isolation != "user") return;  // elsewhere a tenant has one engine
-  std::vector<std::string> names;
-  for (const TenantConfig& tenant : config.tenants) {
-    const bool limited = tenant.quota.memory != 0 || tenant.quota.pinned_memory != 0;
-    if (limited && (tenant.users.size() != 1 || !tenant.groups.empty()))
-      names.push_back(tenant.tenant.name);
-  }
-  if (config.unlisted_tenants == "allow" &&
-      (config.default_memory != 0 || config.default_pinned_memory != 0))
-    names.emplace_back("all that are not listed");
-  if (names.empty()) return;
-  LogWarning(
-      "with isolation by user, limits of memory hold for each user by itself: tenants that several "
-      "users may be can have more in all (",
-      absl::StrJoin(names, ", "), ")");
 }
 
 // Takes the directory of an earlier supervisor, or makes one.
@@ -493,7 +473,6 @@ absl::StatusOr<ReloadReport> Supervisor::Apply() {
   groups_.named = GroupsOf(wanted).named;
   if (observer_ != nullptr) observer_->SetMaxSessions(static_cast<size_t>(wanted.max_sessions));
   engines_->SetLimits(LimitsOfSessions(wanted));
-  WarnOfLimits(wanted);
   engines_->Reload();
   applied_ = wanted;
   return report;
@@ -559,7 +538,6 @@ void Supervisor::Finish(bool end_engines) {
 }  // namespace
 
 int ServeSupervisor(const Startup& startup) {
-  WarnOfLimits(startup.config);
   Supervisor supervisor(startup);
   if (const absl::Status started = supervisor.Start(); !started.ok()) {
     LogError(std::string(started.message()));

@@ -100,6 +100,13 @@ absl::Status PassLookForRoom(int channel) {
   return SendMessage(channel, message, {});
 }
 
+absl::Status PassSharedTenant(int channel, pid_t peer, const std::string& tenant) {
+  proto::ToEngine message;
+  message.mutable_shared_tenant()->set_pid(peer);
+  message.mutable_shared_tenant()->set_tenant(tenant);
+  return SendMessage(channel, message, {});
+}
+
 std::optional<Reported> TakeReport(int channel) {
   std::vector<char> bytes;
   Descriptors fds;
@@ -170,6 +177,9 @@ Received TakeMessage(int channel) {
     received.peers.emplace(message.peers().pids().begin(), message.peers().pids().end());
   } else if (message.look_for_room()) {
     received.look_for_room = true;
+  } else if (message.has_shared_tenant()) {
+    received.shared_tenant = {static_cast<pid_t>(message.shared_tenant().pid()),
+                              message.shared_tenant().tenant()};
   }
   return received;
 }

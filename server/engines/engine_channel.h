@@ -8,6 +8,7 @@
 //     supervisor --[the page of another engine]----------> engine    engine_page.h
 //     supervisor --[which engines there are]-------------> engine
 //     supervisor --[another engine wants device memory]--> engine
+//     supervisor --[another engine serves a tenant, too]-> engine    tenant_board.h
 //     supervisor <--[how many connections it has got]----- engine    the engine offers to end: idle
 //     supervisor <--[an event of a session]--------------- engine
 //     supervisor <--[what was used behind an endpoint]---- engine
@@ -69,6 +70,7 @@ absl::Status PassAdoption(int channel, int admission, int files);
 absl::Status PassPeer(int channel, pid_t peer, int page);
 absl::Status PassPeers(int channel, const std::vector<pid_t>& peers);
 absl::Status PassLookForRoom(int channel);
+absl::Status PassSharedTenant(int channel, pid_t peer, const std::string& tenant);
 struct Reported {
   bool end = false;  // no further message will come
   bool device_lost = false;
@@ -106,6 +108,11 @@ struct Received {
   std::optional<Peer> peer;
   std::optional<std::vector<pid_t>> peers;
   bool look_for_room = false;
+  struct SharedTenant {
+    pid_t peer = -1;
+    std::string tenant;
+  };
+  std::optional<SharedTenant> shared_tenant;
 };
 Received TakeMessage(int channel);
 // None of them waits. An offer that cannot be sent is made again later. An event that cannot be sent

@@ -49,6 +49,8 @@ enum class Source : uint64_t { kChannel = 1, kProcess = 2, kAdmission = 3 };
 // as long.
 constexpr std::chrono::seconds kSoon(2);
 constexpr size_t kMaxWaiting = 512;
+// The tenants of one engine whose limits other engines can share.
+constexpr size_t kMaxTenants = EnginePage::kMaxTenants;
 constexpr size_t kMaxFailed = 1024;
 // An engine makes its socket before all else.
 constexpr std::chrono::seconds kSocketTimeout(1);
@@ -404,6 +406,7 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
     return absl::InternalError(
         absl::StrCat("cannot give the endpoint's directory to the engine: ", ErrnoText(errno)));
   }
+  NoteTenant(engine->second, connection.tenant);
   engine->second.waiting.push_back(connection);
   engine->second.waiting.back().ticket = key_.TicketFor(connection.pid, connection.uid);
   Flush(engine->second);
@@ -426,9 +429,9 @@ void Engines::Flush(Engine& engine) {
     ++engine.sent;
   }
   // A process that has just begun reads later: what it gets stays here.
-  const bool left = !engine.new_peers.empty() || engine.peers_changed ||
-                    (open && !engine.waiting.empty()) || !engine.closed.empty() ||
-                    !engine.orders.empty();
+  const bool left = !engine.new_peers.empty() || !engine.new_shares.empty() ||
+                    engine.peers_changed || (open && !engine.waiting.empty()) ||
+                    !engine.closed.empty() || !engine.orders.empty();
   if (engine.full == left) return;
   engine.full = !engine.full;
   const uint32_t events = engine.full ? EPOLLIN | EPOLLOUT : EPOLLIN;
@@ -441,12 +444,19 @@ bool Engines::SendPeers(Engine& engine) {
     if (peer == engines_.end() || peer->second.page < 0) continue;
     if (!PassPeer(engine.channel, peer->second.info.pid, peer->second.page).ok()) return false;
   }
-  if (!engine.peers_changed) return true;
-  std::vector<pid_t> pids;
-  for (const auto& [number, other] : engines_) {
-    if (other.page >= 0) pids.push_back(other.info.pid);
+  if (engine.peers_changed) {
+    std::vector<pid_t> pids;
+    for (const auto& [number, other] : engines_) {
+      if (other.page >= 0) pids.push_back(other.info.pid);
+    }
+    engine.peers_changed = !PassPeers(engine.channel, pids).ok();
   }
-  engine.peers_changed = !PassPeers(engine.channel, pids).ok();
+  for (; !engine.peers_changed && !engine.new_shares.empty(); engine.new_shares.pop_front()) {
+    const auto& [number, tenant] = engine.new_shares.front();
+    const auto peer = engines_.find(number);
+    if (peer == engines_.end()) continue;
+    if (!PassSharedTenant(engine.channel, peer->second.info.pid, tenant).ok()) return false;
+  }
   return !engine.peers_changed;
 }
 
@@ -468,6 +478,16 @@ void Engines::TakePage(Engine& engine, int page) {
   // An earlier supervisor may have told it of engines that are gone.
   engine.peers_changed = true;
   Flush(engine);
+}
+
+void Engines::NoteTenant(Engine& engine, const std::string& tenant) {
+  if (engine.tenants.size() >= kMaxTenants || !engine.tenants.insert(tenant).second) return;
+  for (auto& [number, other] : engines_) {
+    if (number == engine.number || !other.tenants.contains(tenant)) continue;
+    engine.new_shares.emplace_back(number, tenant);
+    other.new_shares.emplace_back(engine.number, tenant);
+    Flush(other);
+  }
 }
 
 void Engines::WakeForRoom(Engine& engine) {
@@ -636,7 +656,9 @@ void Engines::Decide(Engine& engine) {
         book_.Leave(engine.info.pid, request->session);
         break;
       case AdmissionRequest::Kind::kGoesOn:
-        if (engine.adopted) book_.GoOn(engine.info.pid, request->session, request->tenant);
+        if (!engine.adopted) break;
+        book_.GoOn(engine.info.pid, request->session, request->tenant);
+        NoteTenant(engine, request->tenant);
         break;
     }
   }

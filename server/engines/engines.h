@@ -25,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -124,6 +125,9 @@ class Engines {
     // What it does not know yet: engines whose pages it gets, and that others have come or gone.
     std::deque<uint32_t> new_peers;
     bool peers_changed = false;
+    // Tenants of its programs, and what it does not know yet: other engines that serve one, too.
+    std::set<std::string> tenants;
+    std::deque<std::pair<uint32_t, std::string>> new_shares;
     Clock::time_point wanted_room;  // when the others last heard that it wants device memory
     uint64_t sent = 0;
     bool full = false;                     // the channel takes no more at the moment
@@ -159,6 +163,8 @@ class Engines {
   void TakePage(Engine& engine, int page);
   // The engine is gone, or has no page that counts.
   void DropPage(Engine& engine);
+  // The engine serves the tenant. Engines that serve it, too, keep its limits together from now on.
+  void NoteTenant(Engine& engine, const std::string& tenant);
   // The engine wants device memory, so the others shall look. One that does not read hears of it
   // later: an engine repeats what it wants.
   void WakeForRoom(Engine& engine);

@@ -165,6 +165,8 @@ class SessionManager {
   // Another process on the devices wants device memory. Sessions of this process make room for it,
   // if it is their turn.
   void LookForRoom();
+  // Shows the limits of tenants to other processes that serve them.
+  TenantBoard& tenant_board() { return tenant_board_; }
   std::vector<PartitionView> Partitions(size_t device) const;
   // One for each device, in the order of devices().
   std::vector<DeviceScheduler*> Schedulers() const;
@@ -255,6 +257,7 @@ class SessionManager {
   // One for each device. The queues belong to the schedulers' partitions.
   const std::vector<std::unique_ptr<DeviceScheduler>> schedulers_;
   std::vector<std::unique_ptr<QueuePool>> queues_;
+  TenantBoard tenant_board_;
   TenantAccounts tenant_accounts_;
   HostStore host_store_;
   LoadBoard load_board_ ABSL_GUARDED_BY(mutex_);

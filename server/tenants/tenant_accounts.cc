@@ -35,12 +35,16 @@ std::string Size(uint64_t bytes) {
 
 }  // namespace
 
-TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuota& quota)
+TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuota& quota,
+                             TenantBoard* board)
     : tenant_(std::move(tenant)),
-      pinned_(LimitOf(quota.pinned_memory),
-              [this](const Quota& pinned, uint64_t bytes) {
-                return Refuse("pinned host memory", "--pinned-memory", pinned, bytes);
-              }),
+      words_(board != nullptr ? board->Claim(tenant_) : nullptr),
+      pinned_(
+          LimitOf(quota.pinned_memory),
+          [this](const Quota& pinned, uint64_t bytes) {
+            return Refuse("pinned host memory", "--pinned-memory", pinned, bytes);
+          },
+          words_ != nullptr ? board->Pinned(tenant_, words_) : Quota::Shared{}),
       waiting_(kWaitingBytes,
                [this](const Quota&, uint64_t) {
                  return CudaError(kCudaErrorOutOfMemory,
@@ -69,20 +73,23 @@ TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuo
       devices_(quota.devices) {
   for (size_t i = 0; i < devices; ++i) {
     memory_.push_back(std::make_unique<Quota>(
-        LimitOf(quota.memory), [this, i](const Quota& memory, uint64_t bytes) {
+        LimitOf(quota.memory),
+        [this, i](const Quota& memory, uint64_t bytes) {
           return Refuse(absl::StrCat("memory of device ", i).c_str(), "--memory", memory, bytes);
-        }));
+        },
+        words_ != nullptr ? board->Memory(tenant_, words_, i) : Quota::Shared{}));
   }
 }
 
 absl::Status TenantAccount::Refuse(const char* what, const char* flag, const Quota& quota,
                                    uint64_t wanted) {
   refusals_.fetch_add(1, std::memory_order_relaxed);
-  const std::string why = absl::StrCat(
-      "tenant ", tenant_, ": ", Size(wanted), " more of ", what, " do not fit its limit of ",
-      Size(quota.limit()), ", of which all of its sessions together use ", Size(quota.used()),
-      ": free some, or let an operator allow more: detsharectl tenant set ", tenant_, " ", flag,
-      " SIZE");
+  const std::string why =
+      absl::StrCat("tenant ", tenant_, ": ", Size(wanted), " more of ", what,
+                   " do not fit its limit of ", Size(quota.limit()),
+                   ", of which all of its sessions together use ", Size(quota.used_by_all()),
+                   ": free some, or let an operator allow more: detsharectl tenant set ", tenant_,
+                   " ", flag, " SIZE");
   const int64_t now = steady_clock::now().time_since_epoch().count();
   int64_t again = say_again_.load(std::memory_order_relaxed);
   const int64_t next = now + steady_clock::duration(kSilence).count();
@@ -154,8 +161,8 @@ std::shared_ptr<TenantAccount> TenantAccounts::OfLocked(const std::string& tenan
   std::shared_ptr<TenantAccount> account = place.lock();
   if (account == nullptr) {
     const auto own = quotas_.find(tenant);
-    account = std::make_shared<TenantAccount>(tenant, devices_,
-                                              own != quotas_.end() ? own->second : default_);
+    account = std::make_shared<TenantAccount>(
+        tenant, devices_, own != quotas_.end() ? own->second : default_, board_);
     place = account;
   }
   return account;

@@ -16,6 +16,7 @@
 #include "coroutine_runtime/quota.h"
 #include "policy/config/tenant_quota.h"
 #include "proto/mutex.h"
+#include "server/tenants/tenant_board.h"
 
 namespace detshare {
 
@@ -25,7 +26,10 @@ class TenantAccount {
   // The largest control call fits, beside the queued work of many sessions.
   static constexpr uint64_t kWaitingBytes = uint64_t{2} << 30;
 
-  TenantAccount(std::string tenant, size_t devices, const TenantQuota& quota);
+  // `board` shows what the tenant uses in other processes, and outlives the account; null: nothing.
+  TenantAccount(std::string tenant, size_t devices, const TenantQuota& quota,
+                TenantBoard* board = nullptr);
+  ~TenantAccount() { TenantBoard::Release(words_); }
   TenantAccount(const TenantAccount&) = delete;
   TenantAccount& operator=(const TenantAccount&) = delete;
 
@@ -59,6 +63,7 @@ class TenantAccount {
   absl::Status Refuse(const char* what, const char* flag, const Quota& quota, uint64_t wanted);
 
   const std::string tenant_;
+  TenantWords* const words_;                    // null: no other process has a part of the limits
   std::vector<std::unique_ptr<Quota>> memory_;  // one for each device
   Quota pinned_, waiting_, kept_, sessions_;
   // Relaxed: both publish only themselves. `devices_` is as devices().
@@ -72,7 +77,9 @@ class TenantAccount {
 // The accounts of all tenants. Any thread may call it.
 class TenantAccounts {
  public:
-  explicit TenantAccounts(size_t devices) : devices_(devices) {}
+  // `board` is as in TenantAccount.
+  explicit TenantAccounts(size_t devices, TenantBoard* board = nullptr)
+      : devices_(devices), board_(board) {}
 
   // Sets the limits of tenants that have none of their own.
   void SetDefault(const TenantQuota& quota);
@@ -89,6 +96,7 @@ class TenantAccounts {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t devices_;
+  TenantBoard* const board_;
   Mutex mutex_;
   TenantQuota default_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, TenantQuota> quotas_ ABSL_GUARDED_BY(mutex_);

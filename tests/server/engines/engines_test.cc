@@ -203,9 +203,6 @@ TEST_CASE("Limits of sessions hold for all users together, and an ended session 
                          "memory = \"1GiB\"\n";
   chmod(file.c_str(), 0600);
   SupervisedDaemon daemon({"--config", file, "--soft-lose-device-on-fault"});
-  CHECK(
-      daemon.Log().find("limits of memory hold for each user by itself: tenants that several users "
-                        "may be can have more in all (chat)") != std::string::npos);
   const auto open = [&](uid_t user, const std::string& tenant) {
     auto client = As(user, daemon);
     client->tenant = tenant;
@@ -241,6 +238,46 @@ TEST_CASE("Limits of sessions hold for all users together, and an ended session 
     kill(daemon.pid, SIGHUP);
     std::unique_ptr<TestClient> third;
     CHECK(Eventually([&] { return (third = open(kSomebodyElse, "chat")) != nullptr; }));
+  }
+}
+
+TEST_CASE("Limits of memory hold for all users together, and across supervisors") {
+  if (!IsRoot()) return;
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[[tenant]]\nname = \"chat\"\nmemory = \"100MiB\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file});
+  const auto open = [&](uid_t user) {
+    auto client = As(user, daemon);
+    client->tenant = "chat";
+    REQUIRE(client->Open());
+    return client;
+  };
+  auto one = open(kSomebody);
+  const auto other = open(kSomebodyElse);
+  REQUIRE(StatusOf(*one).pid() != StatusOf(*other).pid());
+  CHECK(one->Allocate(60 << 20) != 0);
+  int result = 0;
+  CHECK(other->Allocate(60 << 20, &result) == 0);
+  CHECK(result == kCudaErrorOutOfMemory);
+  CHECK(other->Allocate(30 << 20) != 0);
+  SECTION("when the supervisor is another one") {
+    daemon.Kill();
+    daemon.Start();
+    // It knows the tenants of engines that it has adopted.
+    const auto third = open(0);
+    CHECK(Eventually([&] {
+      const uint64_t memory = third->Allocate(20 << 20);
+      if (memory != 0) third->ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{memory});
+      return memory == 0;
+    }));
+    CHECK(third->Allocate(8 << 20) != 0);
+  }
+  SECTION("when an engine is killed") {
+    kill(StatusOf(*one).pid(), SIGKILL);
+    one->AwaitEnd();
+    CHECK(Eventually([&] { return other->Allocate(60 << 20) != 0; }));
   }
 }
 
