@@ -23,7 +23,7 @@ TEST_CASE("Memory moves in the turn of its process only") {
   FakeDevice device{2 << 20, 64 * kMiB};
   device.runs_at_once = true;
   QueuePool pool{device};
-  MemoryMover mover{device, pool, 2, &turn};
+  MemoryMover mover{device, pool, 1, &turn};
   const auto space = *device.CreateAddressSpace(uint64_t{1} << 40, uint64_t{1} << 36);
   std::vector<std::byte> host(16 * kMiB);
   const std::vector<MovePiece> pieces = {{uint64_t{1} << 40, host.data(), host.size()}};
