@@ -53,7 +53,7 @@ int CopyChannels() {
 
 // The host memory for evicted memory is that of all processes on the devices. A hostile one cannot
 // claim more than half of it.
-HostStore::Shared SharedStore(const ServerOptions& options) {
+Quota::Shared SharedStore(const ServerOptions& options) {
   if (options.engine_page == nullptr) return {};
   return {
       &options.engine_page->evicted, [peers = options.engine_peers, max = options.swap_bytes / 2] {
