@@ -80,15 +80,16 @@ absl::Status PodOwners::Tend() {
     opened_at_ = now;
   }
   const bool soon = now - opened_at_ < kSoon;
-  if (!soon && now < next_look_) return absl::OkStatus();
+  if (!soon && now < next_look_) return seen_;
   const absl::StatusOr<proto::EndpointList> endpoints = daemon_.Endpoints();
   if (!endpoints.ok()) return endpoints.status();
   const bool unknown =
       std::any_of(endpoints->endpoints().begin(), endpoints->endpoints().end(),
                   [this](const auto& one) { return IsOurs(one) && IsEmpty(one.owner()); });
-  if (!unknown && now < next_look_) return absl::OkStatus();
+  if (!unknown && now < next_look_) return seen_;
   next_look_ = now + kPeriod;
-  return Look(*endpoints);
+  seen_ = Look(*endpoints);
+  return seen_;
 }
 
 absl::Status PodOwners::Look(const proto::EndpointList& endpoints) {

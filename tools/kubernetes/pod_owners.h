@@ -46,6 +46,7 @@ class PodOwners {
   DaemonLink& daemon_;
   uint64_t opened_ = 0;  // DaemonLink::opened() when it was last asked
   Clock::time_point opened_at_ = Clock::now(), next_look_;
+  absl::Status seen_;  // the result of the last look
 };
 
 }  // namespace detshare::kubernetes
