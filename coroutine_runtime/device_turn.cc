@@ -30,11 +30,7 @@ DeviceTurn::~DeviceTurn() {
 }
 
 bool DeviceTurn::shared() const {
-  const size_t used = peers_.used.load(std::memory_order_acquire);
-  for (size_t i = 0; i < used; ++i) {
-    if (peers_.peers[i].id.load(std::memory_order_relaxed) != 0) return true;
-  }
-  return false;
+  return peers_.Any([](uint64_t, const EnginePage&) { return true; });
 }
 
 void DeviceTurn::SetWeight(double weight) {
@@ -43,13 +39,9 @@ void DeviceTurn::SetWeight(double weight) {
 }
 
 bool DeviceTurn::OthersBusy() const {
-  const size_t used = peers_.used.load(std::memory_order_acquire);
-  for (size_t i = 0; i < used; ++i) {
-    const EnginePeers::Peer& peer = peers_.peers[i];
-    if (peer.id.load(std::memory_order_acquire) == 0) continue;
-    if (peer.page->devices[device_].turn.busy.load(std::memory_order_relaxed) != 0) return true;
-  }
-  return false;
+  return peers_.Any([this](uint64_t, const EnginePage& page) {
+    return page.devices[device_].turn.busy.load(std::memory_order_relaxed) != 0;
+  });
 }
 
 bool DeviceTurn::OthersInLine() const { return Look(clock_.NowNanoseconds()).waited; }
@@ -57,26 +49,22 @@ bool DeviceTurn::OthersInLine() const { return Look(clock_.NowNanoseconds()).wai
 DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
   Line line;
   const uint64_t mine = own_.ticket.load();
-  const size_t used = peers_.used.load(std::memory_order_acquire);
-  for (size_t i = 0; i < used; ++i) {
-    const EnginePeers::Peer& peer = peers_.peers[i];
-    const uint64_t id = peer.id.load(std::memory_order_acquire);
-    if (id == 0) continue;
-    const TurnWords& words = peer.page->devices[device_].turn;
+  peers_.ForEach([&](uint64_t id, const EnginePage& page) {
+    const TurnWords& words = page.devices[device_].turn;
     // In this order: a process stores its ticket before it stops drawing.
     line.draws |= words.draws.load() != 0;
     const uint64_t ticket = words.ticket.load();
-    if (ticket == 0 || ticket > static_cast<uint64_t>(now + kAhead)) continue;
+    if (ticket == 0 || ticket > static_cast<uint64_t>(now + kAhead)) return;
     line.waited = true;
     // After the ticket, before which a process stores it.
     line.overruns |= words.overruns.load() != 0;
     line.weights +=
         std::clamp<uint32_t>(words.weight.load(std::memory_order_relaxed), 1, 1'000'000);
     ++line.count;
-    if (mine != 0 && (ticket > mine || (ticket == mine && id > peers_.own_id))) continue;
+    if (mine != 0 && (ticket > mine || (ticket == mine && id > peers_.own_id))) return;
     if (line.ahead == 0 || ticket < line.first) line.first = ticket;
     ++line.ahead;
-  }
+  });
   return line;
 }
 
@@ -84,13 +72,10 @@ void DeviceTurn::Draw(Nanoseconds now) {
   ahead_ = 0;
   own_.draws.store(1);
   uint64_t ticket = static_cast<uint64_t>(std::max<Nanoseconds>(now, 1));
-  const size_t used = peers_.used.load(std::memory_order_acquire);
-  for (size_t i = 0; i < used; ++i) {
-    const EnginePeers::Peer& peer = peers_.peers[i];
-    if (peer.id.load(std::memory_order_acquire) == 0) continue;
-    const uint64_t other = peer.page->devices[device_].turn.ticket.load();
+  peers_.ForEach([&](uint64_t, const EnginePage& page) {
+    const uint64_t other = page.devices[device_].turn.ticket.load();
     if (other <= static_cast<uint64_t>(now + kAhead)) ticket = std::max(ticket, other + 1);
-  }
+  });
   own_.ticket.store(ticket);
   own_.draws.store(0);
 }

@@ -112,13 +112,24 @@ struct EnginePeers {
   // Only peers below this were ever there. Release, as the ids.
   std::atomic<size_t> used{0};
 
-  // Calls `see` with the page of each process that is there. Any thread.
-  template <typename See>
-  void ForEach(const See& see) const {
+  // Whether `test` returns true for the id and the page of a process that is there. Asks no further
+  // then. Any thread.
+  template <typename Test>
+  bool Any(const Test& test) const {
     const size_t count = used.load(std::memory_order_acquire);
     for (size_t i = 0; i < count; ++i) {
-      if (peers[i].id.load(std::memory_order_acquire) != 0) see(*peers[i].page);
+      const uint64_t id = peers[i].id.load(std::memory_order_acquire);
+      if (id != 0 && test(id, *peers[i].page)) return true;
     }
+    return false;
+  }
+  // Calls `see` with the id and the page of each process that is there. Any thread.
+  template <typename See>
+  void ForEach(const See& see) const {
+    Any([&](uint64_t id, const EnginePage& page) {
+      see(id, page);
+      return false;
+    });
   }
 };
 

@@ -24,7 +24,7 @@ absl::StatusOr<HostBlock> HostStore::Take(uint64_t bytes) {
   DETSHARE_ASSIGN_OR_RETURN(block.charge_, Quota::Take(quota_, bytes));
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  // Also for no bytes.
+  // mmap(2) refuses 0 bytes, too.
   if (memory == MAP_FAILED) return absl::ResourceExhaustedError("the host has no memory left");
   // Huge pages cause fewer faults when the block is filled. A core dump of the daemon must not
   // write a tenant's memory to disk.

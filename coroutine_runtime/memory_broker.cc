@@ -158,6 +158,7 @@ void MemoryBroker::Publish(Nanoseconds now) {
 }
 
 void MemoryBroker::Decide(Nanoseconds now) {
+  if (granted_ != nullptr) return;
   Nanoseconds others_looked_at = policy::kForever;
   RoomView others;
   if (board_ != nullptr) others = board_->Others(&others_looked_at);
@@ -166,7 +167,7 @@ void MemoryBroker::Decide(Nanoseconds now) {
   const bool granted_elsewhere =
       std::any_of(others.requests.begin(), others.requests.end(), granted);
   if (line_.empty() && others.requests.empty()) return;
-  if (granted_ != nullptr || granted_elsewhere) return;
+  if (granted_elsewhere) return;
   WithdrawOldOrders(now);
   const auto ordered = [](const Account* account) { return account->ordered(); };
   if (std::any_of(accounts_.begin(), accounts_.end(), ordered)) return;

@@ -72,7 +72,7 @@ void RoomBoard::Publish(RoomView own, Nanoseconds now) {
 RoomView RoomBoard::Others(Nanoseconds* looked_at) const {
   RoomView view;
   *looked_at = policy::kForever;
-  peers_.ForEach([&](const EnginePage& page) {
+  peers_.ForEach([&](uint64_t, const EnginePage& page) {
     const RoomWords& words = page.devices[device_].room;
     *looked_at = std::min<Nanoseconds>(*looked_at, words.looked_at.load(std::memory_order_acquire));
     for (const RoomWords::Resident& one : words.residents) {

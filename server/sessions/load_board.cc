@@ -45,7 +45,7 @@ void LoadBoard::Publish(const std::vector<Load>& devices) {
 std::vector<uint64_t> LoadBoard::AddOthers(std::vector<policy::DeviceLoad>* devices) const {
   std::vector<uint64_t> promised(devices->size(), 0);
   if (peers_ == nullptr) return promised;
-  peers_->ForEach([&](const EnginePage& page) {
+  peers_->ForEach([&](uint64_t, const EnginePage& page) {
     for (size_t i = 0; i < std::min(devices->size(), EnginePage::kMaxDevices); ++i) {
       policy::DeviceLoad& device = (*devices)[i];
       const LoadWords& words = page.devices[i].load;

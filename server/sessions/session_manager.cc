@@ -58,7 +58,8 @@ Quota::Shared SharedStore(const ServerOptions& options) {
   return {
       &options.engine_page->evicted, [peers = options.engine_peers, max = options.swap_bytes / 2] {
         uint64_t sum = 0;
-        peers->ForEach([&](const EnginePage& page) { sum += std::min(page.evicted.load(), max); });
+        peers->ForEach(
+            [&](uint64_t, const EnginePage& page) { sum += std::min(page.evicted.load(), max); });
         return sum;
       }};
 }
@@ -360,12 +361,15 @@ SessionPlacement::Devices SessionManager::Loads(const std::string& tenant) {
 }
 
 void SessionManager::PublishLoads() {
-  if (!load_board_.shared()) return;
   const MutexLock lock(&mutex_);
   const int64_t now = kClock.NowNanoseconds();
   if (now - published_at_ < kPublishPeriod) return;
   published_at_ = now;
-  load_board_.Publish(OwnLoads(""));
+  ShowLoads();
+}
+
+void SessionManager::ShowLoads() {
+  if (load_board_.shared()) load_board_.Publish(OwnLoads(""));
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& request,
@@ -409,7 +413,7 @@ absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& req
   const uint64_t limit = account->limits().memory;
   if (limit < largest) wanted.memory = limit;
   absl::StatusOr<std::vector<int>> placed = placement_.Place(group, wanted, Loads(request.tenant));
-  load_board_.Publish(OwnLoads(""));
+  ShowLoads();
   return placed;
 }
 
@@ -496,7 +500,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   std::shared_ptr<SessionWorker> worker = entry.worker;
   use_.Begin(worker->config().tenant, RealClock().NowNanoseconds());
   sessions_.emplace(id, std::move(entry));
-  if (load_board_.shared()) load_board_.Publish(OwnLoads(""));
+  ShowLoads();
   worker->Start();
   return worker;
 }
@@ -740,7 +744,7 @@ void SessionManager::Reap() {
     use_.End(worker->config().tenant, RealClock().NowNanoseconds());
     if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
     sessions_.erase(finished);  // the tenant may open another session
-    if (load_board_.shared()) load_board_.Publish(OwnLoads(""));
+    ShowLoads();
     changed_.SignalAll();
     lock.Unlock();
     // Joins the thread. If a call still holds the worker for a moment, that call joins it.

@@ -222,6 +222,8 @@ class SessionManager {
   // The sessions of this process, and the memory that tenants other than `except` were promised.
   std::vector<LoadBoard::Load> OwnLoads(const std::string& except)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Publishes OwnLoads(), if other processes are there.
+  void ShowLoads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What there is on the devices when a session of `tenant` looks for some.
   SessionPlacement::Devices Loads(const std::string& tenant) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns a free slot. Returns Unavailable if the daemon opens no sessions or the request's

@@ -22,8 +22,7 @@ void TenantBoard::Share(pid_t process, const std::string& tenant) {
   std::set<uint64_t>& others = others_[tenant];
   if (others.size() >= EnginePeers::kMax) {
     std::set<uint64_t> there;
-    for (const EnginePeers::Peer& peer : peers_->peers)
-      there.insert(peer.id.load(std::memory_order_relaxed));
+    peers_->ForEach([&](uint64_t id, const EnginePage&) { there.insert(id); });
     std::erase_if(others, [&](uint64_t id) { return !there.contains(id); });
   }
   others.insert(static_cast<uint64_t>(process));
@@ -53,17 +52,15 @@ uint64_t TenantBoard::SumOfOthers(const std::string& tenant, uint64_t hash,
   const auto found = others_.find(tenant);
   if (found == others_.end()) return 0;
   uint64_t sum = 0;
-  const size_t count = peers_->used.load(std::memory_order_acquire);
-  for (size_t i = 0; i < count; ++i) {
-    const EnginePeers::Peer& peer = peers_->peers[i];
-    if (!found->second.contains(peer.id.load(std::memory_order_acquire))) continue;
-    for (const TenantWords& words : peer.page->tenants) {
+  peers_->ForEach([&](uint64_t id, const EnginePage& page) {
+    if (!found->second.contains(id)) return;
+    for (const TenantWords& words : page.tenants) {
       if (words.tenant.load() != hash) continue;
       const uint64_t used = word(words).load();
       const uint64_t room = std::numeric_limits<uint64_t>::max() - sum;
       sum += used < room ? used : room;
     }
-  }
+  });
   return sum;
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/coroutine_runtime/engine_peers.h"
 #include "tests/coroutine_runtime/scripted_policy.h"
 
 namespace detshare {
@@ -35,13 +36,9 @@ struct Processes {
       process.peers.own_id = static_cast<uint64_t>(i) + 1;
     }
     for (Process& process : all) {
-      size_t place = 0;
       for (Process& other : all) {
-        if (&other == &process) continue;
-        process.peers.peers[place].page = &other.page;
-        process.peers.peers[place++].id = other.peers.own_id;
+        if (&other != &process) AddPeer(process.peers, other.peers.own_id, other.page);
       }
-      process.peers.used = place;
       process.turn =
           std::make_unique<DeviceTurn>(process.page.devices[1].turn, process.peers, 1, clock,
                                        [&process](bool keep) { process.kept.push_back(keep); });

@@ -111,7 +111,7 @@ TEST_CASE("A table takes only valid values, whatever the records have") {
   }
 }
 
-TEST_CASE("Random bytes are no profile, or one whose records the table can judge") {
+TEST_CASE("Random bytes are no profile, or one of which the table takes the sound records only") {
   const Folder folder;
   std::mt19937 random(5);
   for (int round = 0; round < 300; ++round) {

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/coroutine_runtime/engine_peers.h"
 #include "tests/coroutine_runtime/fake_device.h"
 #include "tests/units.h"
 
@@ -315,9 +316,7 @@ struct SharedCard {
 // One of two processes on the card. The other one has the page `other`.
 struct Process {
   Process(SharedCard& shared, int own) : shared(shared), own(shared.pages[own]) {
-    peers.peers[0].page = &shared.pages[1 - own];
-    peers.peers[0].id = 1;
-    peers.used = 1;
+    AddPeer(peers, 1, shared.pages[1 - own]);
   }
   // Does what the process does when another one wakes it.
   void Wake() {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/coroutine_runtime/engine_peers.h"
 #include "tests/coroutine_runtime/fake_device.h"
 #include "tests/units.h"
 
@@ -16,9 +17,7 @@ TEST_CASE("Memory moves in the turn of its process only") {
   EnginePage page, other;
   EnginePeers peers;
   peers.own_id = 1;
-  peers.peers[0].page = &other;
-  peers.peers[0].id = 2;
-  peers.used = 1;
+  AddPeer(peers, 2, other);
   DeviceTurn turn(page.devices[0].turn, peers, 0, clock, [](bool) {});
   FakeDevice device{2 << 20, 64 * kMiB};
   device.runs_at_once = true;

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/coroutine_runtime/engine_peers.h"
 #include "tests/coroutine_runtime/fake_device.h"
 
 namespace detshare {
@@ -253,9 +254,7 @@ TEST_CASE("A session without work does not wait for the turn of its process any 
   EnginePage page, other;
   EnginePeers peers;
   peers.own_id = 1;
-  peers.peers[0].page = &other;
-  peers.peers[0].id = 2;
-  peers.used = 1;
+  AddPeer(peers, 2, other);
   DeviceTurn turn(page.devices[0].turn, peers, 0, clock, [](bool) {});
   SchedBoard board;
   board.turn = &turn;

@@ -32,7 +32,8 @@ class PodOwners {
 
   // Called often. After an endpoint was opened it asks kubelet at each call until it knows all owners
   // or a minute is over, and otherwise twice a minute. Returns NotFound without a socket, and the
-  // error of a call that failed; the caller tries again later.
+  // error of a call that failed; the caller tries again later. A call that does not ask returns what
+  // the last one that asked returned.
   absl::Status Tend();
 
  private:

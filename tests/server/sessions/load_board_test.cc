@@ -4,6 +4,8 @@
 #include <random>
 #include <vector>
 
+#include "tests/coroutine_runtime/engine_peers.h"
+
 namespace detshare {
 namespace {
 
@@ -18,11 +20,7 @@ struct Pair {
   EnginePeers peers[2];
   LoadBoard first{&pages[0], &peers[0]}, second{&pages[1], &peers[1]};
   Pair() {
-    for (int i = 0; i < 2; ++i) {
-      peers[i].peers[0].page = &pages[1 - i];
-      peers[i].peers[0].id = 1;
-      peers[i].used = 1;
-    }
+    for (int i = 0; i < 2; ++i) AddPeer(peers[i], 1, pages[1 - i]);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "server/tenants/tenant_accounts.h"
+#include "tests/coroutine_runtime/engine_peers.h"
 
 namespace detshare {
 namespace {
@@ -13,9 +14,7 @@ constexpr pid_t kFirst = 101, kSecond = 102;
 // Two processes that see each other.
 struct Engine {
   explicit Engine(EnginePage& other, pid_t other_pid) {
-    peers.peers[0].page = &other;
-    peers.peers[0].id = static_cast<uint64_t>(other_pid);
-    peers.used = 1;
+    AddPeer(peers, static_cast<uint64_t>(other_pid), other);
   }
   void SetLimit(uint64_t memory, uint64_t pinned) {
     TenantQuota quota;
