@@ -121,8 +121,8 @@ class Engines {
     int admission = -1;  // where it asks about sessions (admission_channel.h); -1: as `channel`
     std::unique_ptr<FileServer> files;  // null: as `channel`
     int page = -1;  // by which it shares its devices (engine_pages.h); -1: it has none that counts
-    bool reported_page = false;  // before that, connections wait: it places sessions beside others'
-    // What it does not know yet: engines whose pages it gets, and that others have come or gone.
+    // Connections wait until it is true, because the engine places sessions beside those of others.
+    bool reported_page = false;
     std::deque<uint32_t> new_peers;
     bool peers_changed = false;
     // Tenants of its programs, and what it does not know yet: other engines that serve one, too.

@@ -32,7 +32,8 @@ class TenantBoard {
   // or no room.
   TenantWords* Claim(const std::string& tenant);
   static void Release(TenantWords* words);
-  // Parts for quotas of the tenant whose words these are. The board outlives the quotas.
+  // For the tenant's quotas: where they publish, and what other processes use. `words` come from
+  // Claim(); null: nothing is shared. The board outlives the quotas.
   Quota::Shared Memory(const std::string& tenant, TenantWords* words, size_t device);
   Quota::Shared Pinned(const std::string& tenant, TenantWords* words);
 
