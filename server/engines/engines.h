@@ -123,6 +123,7 @@ class Engines {
     int page = -1;  // by which it shares its devices (engine_pages.h); -1: it has none that counts
     // Connections wait until it is true, because the engine places sessions beside those of others.
     bool reported_page = false;
+    // What it does not know yet: engines whose pages it gets, and that others have come or gone.
     std::deque<uint32_t> new_peers;
     bool peers_changed = false;
     // Tenants of its programs, and what it does not know yet: other engines that serve one, too.
