@@ -14,12 +14,10 @@ namespace detshare {
 
 absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds timeout) {
   DETSHARE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, ConnectLocally(socket));
-  // Names no session, so the daemon does nothing.
-  const auto request = std::make_shared<proto::TakeReplyRequest>();
-  const std::shared_ptr<proto::Control::Stub> stub = proto::Control::NewStub(channel);
-  const Question<proto::LongReply> question = [request, stub](auto* context, auto* reply,
-                                                              auto done) {
-    stub->async()->TakeReply(context, request.get(), reply, std::move(done));
+  const proto::TakeReplyRequest request;  // names no session, so the daemon does nothing
+  const std::unique_ptr<proto::Control::Stub> stub = proto::Control::NewStub(channel);
+  const Question<proto::LongReply> question = [&](auto* context, auto* reply, auto done) {
+    stub->async()->TakeReply(context, &request, reply, std::move(done));
   };
   const absl::Status body = AskAll<proto::LongReply>({question}, timeout)[0].status();
   // NotFound is the reply: there is no such session.

@@ -1,7 +1,11 @@
 // Calls daemons of this host at their sockets.
 //
 // gRPC's timers are off in the daemon (proto/quiet_grpc.h). So the caller waits in AskAll() for its
-// own timeout, and then gives up the calls without a reply.
+// own timeout, and then cancels the calls without a reply.
+//
+// The thread that runs gRPC's callbacks belongs to the channels: the last one ends it and waits for
+// its end. So that thread must never own a channel, a stub or a context (gRPC 1.51 would use the
+// thread's queue after it is gone). AskAll() keeps them until each call is over.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -25,67 +29,54 @@ namespace detshare {
 // disconnected.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectLocally(const std::string& socket);
 
-// A function that starts a call by an asynchronous stub and returns. It owns its request and its
-// stub until it is destroyed, which happens when the call is over.
+// A function that starts a call by an asynchronous stub and returns. What it refers to must live
+// until AskAll() returns.
 template <typename Reply>
 using Question = std::function<void(grpc::ClientContext* context, Reply* reply,
                                     std::function<void(grpc::Status)> done)>;
 
 // Starts all calls at once and waits until each has a reply or `timeout` is over. A call without a
-// reply by then is DeadlineExceeded and is cancelled. The replies have the order of the questions.
-// Any thread may call it.
+// reply by then is DeadlineExceeded: it is cancelled, which needs nothing from its daemon. The
+// replies have the order of the questions. Any thread may call it, except in a callback of gRPC.
 template <typename Reply>
-std::vector<absl::StatusOr<Reply>> AskAll(std::vector<Question<Reply>> questions,
+std::vector<absl::StatusOr<Reply>> AskAll(const std::vector<Question<Reply>>& questions,
                                           std::chrono::milliseconds timeout) {
   struct Call {
-    Question<Reply> question;
     grpc::ClientContext context;
     Reply reply;
-    std::optional<grpc::Status> status;  // guarded by Round::mutex
+    std::optional<grpc::Status> status;  // guarded by `mutex`
   };
-  // gRPC shares this object, because a reply may come after the caller has given up.
-  struct Round {
-    std::vector<std::unique_ptr<Call>> calls;
-    Mutex mutex;
-    CondVar changed;
-    size_t left ABSL_GUARDED_BY(mutex) = 0;
-  };
-  const auto round = std::make_shared<Round>();
-  {
-    const MutexLock lock(&round->mutex);
-    round->left = questions.size();
-  }
-  for (Question<Reply>& question : questions) {
-    round->calls.push_back(std::make_unique<Call>());
-    round->calls.back()->question = std::move(question);
-  }
-  for (const std::unique_ptr<Call>& call : round->calls) {
-    call->question(&call->context, &call->reply, [round, one = call.get()](grpc::Status status) {
-      const MutexLock lock(&round->mutex);
-      one->status = std::move(status);
-      if (--round->left == 0) round->changed.SignalAll();
+  std::vector<Call> calls(questions.size());
+  Mutex mutex;
+  CondVar changed;
+  size_t left = questions.size();  // guarded by `mutex`
+  for (size_t i = 0; i < calls.size(); ++i) {
+    questions[i](&calls[i].context, &calls[i].reply, [&, i](grpc::Status status) {
+      const MutexLock lock(&mutex);
+      calls[i].status = std::move(status);
+      if (--left == 0) changed.SignalAll();
     });
   }
+  const auto over = [&] { return left == 0; };
+  MutexLock lock(&mutex);
+  changed.WaitFor(&mutex, timeout, over);
   std::vector<absl::StatusOr<Reply>> replies;
-  MutexLock lock(&round->mutex);
-  round->changed.WaitFor(&round->mutex, timeout, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(round->mutex) {
-    return round->left == 0;
-  });
-  std::vector<Call*> silent;
-  for (const std::unique_ptr<Call>& call : round->calls) {
-    if (!call->status.has_value()) {
-      silent.push_back(call.get());
+  for (Call& call : calls) {
+    if (!call.status.has_value()) {
       replies.emplace_back(absl::DeadlineExceededError("no reply in time"));
-    } else if (call->status->ok()) {
-      replies.emplace_back(std::move(call->reply));
+    } else if (call.status->ok()) {
+      replies.emplace_back(std::move(call.reply));
     } else {
       // Codes of both types have the same numbers.
-      replies.emplace_back(absl::Status(static_cast<absl::StatusCode>(call->status->error_code()),
-                                        call->status->error_message()));
+      replies.emplace_back(absl::Status(static_cast<absl::StatusCode>(call.status->error_code()),
+                                        call.status->error_message()));
     }
   }
   lock.Unlock();
-  for (Call* const call : silent) call->context.TryCancel();
+  // Does nothing to a call that is over.
+  for (Call& call : calls) call.context.TryCancel();
+  lock.Lock();
+  changed.Wait(&mutex, over);
   return replies;
 }
 

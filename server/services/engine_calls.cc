@@ -52,20 +52,22 @@ std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> EngineCalls::Ask(
     std::vector<EngineInfo> engines, const Call& call) {
   std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> replies;
   std::vector<size_t> asked;
+  std::vector<std::unique_ptr<proto::Admin::Stub>> stubs;
   std::vector<Question<Reply>> questions;
   for (EngineInfo& engine : engines) {
     const auto channel = ConnectLocally(EngineSocket(engine.directory));
     if (channel.ok()) {
       asked.push_back(replies.size());
-      const std::shared_ptr<proto::Admin::Stub> stub = proto::Admin::NewStub(*channel);
-      questions.push_back([call, engine, stub](auto* context, auto* reply, auto done) {
-        call(engine, *stub, context, reply, std::move(done));
-      });
+      stubs.push_back(proto::Admin::NewStub(*channel));
+      questions.push_back(
+          [&call, engine, stub = stubs.back().get()](auto* context, auto* reply, auto done) {
+            call(engine, *stub, context, reply, std::move(done));
+          });
     }
     replies.emplace_back(std::move(engine),
                          channel.ok() ? absl::UnavailableError("not asked yet") : channel.status());
   }
-  std::vector<absl::StatusOr<Reply>> received = AskAll(std::move(questions), timeout_);
+  std::vector<absl::StatusOr<Reply>> received = AskAll(questions, timeout_);
   for (size_t i = 0; i < asked.size(); ++i) replies[asked[i]].second = std::move(received[i]);
   return replies;
 }
@@ -88,12 +90,12 @@ absl::Status FirstError(const std::vector<std::pair<EngineInfo, absl::StatusOr<R
 }  // namespace
 
 std::vector<EngineCalls::Reply> EngineCalls::AskStatus() {
-  const auto request = std::make_shared<proto::GetStatusRequest>();
+  const proto::GetStatusRequest request;
   std::vector<Reply> replies;
   for (auto& [engine, status] :
-       Ask<proto::Status>(engines_.All(), [request](const EngineInfo&, proto::Admin::Stub&stub,
-                                                    auto*context, auto*reply, auto done) {
-         stub.async()->GetStatus(context, request.get(), reply, std::move(done));
+       Ask<proto::Status>(engines_.All(), [&request](const EngineInfo&, proto::Admin::Stub&stub,
+                                                     auto*context, auto*reply, auto done) {
+         stub.async()->GetStatus(context, &request, reply, std::move(done));
        })) {
     replies.push_back({std::move(engine), std::move(status)});
   }
@@ -101,29 +103,26 @@ std::vector<EngineCalls::Reply> EngineCalls::AskStatus() {
 }
 
 absl::Status EngineCalls::SetPolicy(const proto::PolicySetting& setting) {
-  const auto request = std::make_shared<proto::PolicySetting>(setting);
   return FirstError(Ask<proto::PolicySetting>(
-      engines_.All(), [request](const EngineInfo&, proto::Admin::Stub& stub, auto* context,
-                                auto* reply, auto done) {
-        stub.async()->SetPolicy(context, request.get(), reply, std::move(done));
+      engines_.All(), [&setting](const EngineInfo&, proto::Admin::Stub& stub, auto* context,
+                                 auto* reply, auto done) {
+        stub.async()->SetPolicy(context, &setting, reply, std::move(done));
       }));
 }
 
 absl::Status EngineCalls::SetTenant(const proto::TenantSetting& setting) {
-  const auto request = std::make_shared<proto::TenantSetting>(setting);
   return FirstError(Ask<proto::TenantSetting>(
-      engines_.All(), [request](const EngineInfo&, proto::Admin::Stub& stub, auto* context,
-                                auto* reply, auto done) {
-        stub.async()->SetTenant(context, request.get(), reply, std::move(done));
+      engines_.All(), [&setting](const EngineInfo&, proto::Admin::Stub& stub, auto* context,
+                                 auto* reply, auto done) {
+        stub.async()->SetTenant(context, &setting, reply, std::move(done));
       }));
 }
 
 absl::Status EngineCalls::End(const EngineInfo& engine, const proto::EndSessionsRequest& request) {
-  const auto kept = std::make_shared<proto::EndSessionsRequest>(request);
   return Ask<proto::EndedSessions>({engine},
-                                   [kept](const EngineInfo&, proto::Admin::Stub& stub,
-                                          auto* context, auto* reply, auto done) {
-                                     stub.async()->EndSessions(context, kept.get(), reply,
+                                   [&request](const EngineInfo&, proto::Admin::Stub& stub,
+                                              auto* context, auto* reply, auto done) {
+                                     stub.async()->EndSessions(context, &request, reply,
                                                                std::move(done));
                                    })[0]
       .second.status();
@@ -132,12 +131,12 @@ absl::Status EngineCalls::End(const EngineInfo& engine, const proto::EndSessions
 absl::Status EngineCalls::StartTraces(Traces* traces) {
   std::vector<EngineInfo> engines = engines_.All();
   std::erase_if(engines, [&](const EngineInfo& engine) { return traces->contains(engine.pid); });
-  const auto request = std::make_shared<proto::StartTraceRequest>();
+  const proto::StartTraceRequest request;
   absl::Status refused;
   for (const auto& [engine, started] : Ask<proto::TraceStarted>(
-           std::move(engines), [request](const EngineInfo&, proto::Admin::Stub&stub, auto*context,
-                                         auto*reply, auto done) {
-             stub.async()->StartTrace(context, request.get(), reply, std::move(done));
+           std::move(engines), [&request](const EngineInfo&, proto::Admin::Stub&stub, auto*context,
+                                          auto*reply, auto done) {
+             stub.async()->StartTrace(context, &request, reply, std::move(done));
            })) {
     if (started.ok()) {
       traces->emplace(engine.pid, Trace{.number = started->trace()});
@@ -159,16 +158,16 @@ void EngineCalls::FetchTraces(bool last, Traces* traces, proto::TraceChunk* chun
     if (!found->second.silent || (last && found->second.number != 0))
       engines.push_back(std::move(engine));
   }
-  const auto requests = std::make_shared<std::map<pid_t, proto::FetchTraceRequest>>();
+  std::map<pid_t, proto::FetchTraceRequest> requests;
   for (const EngineInfo& engine : engines) {
-    proto::FetchTraceRequest& request = (*requests)[engine.pid];
+    proto::FetchTraceRequest& request = requests[engine.pid];
     request.set_trace((*traces)[engine.pid].number);
     request.set_last(last);
   }
   for (auto& [engine, part] : Ask<proto::TraceChunk>(
-           std::move(engines), [requests](const EngineInfo&asked, proto::Admin::Stub&stub,
-                                          auto*context, auto*reply, auto done) {
-             stub.async()->FetchTrace(context, &requests->at(asked.pid), reply, std::move(done));
+           std::move(engines), [&requests](const EngineInfo&asked, proto::Admin::Stub&stub,
+                                           auto*context, auto*reply, auto done) {
+             stub.async()->FetchTrace(context, &requests.at(asked.pid), reply, std::move(done));
            })) {
     if (part.ok()) {
       chunk->mutable_sessions()->MergeFrom(part->sessions());

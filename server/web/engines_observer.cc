@@ -84,7 +84,7 @@ void EnginesObserver::TakeChanges() {
 
 void EnginesObserver::Ask(double seconds) {
   TakeChanges();
-  const auto request = std::make_shared<proto::ObserveRequest>();
+  const proto::ObserveRequest request;
   std::vector<pid_t> asked, missed;
   std::vector<Question<proto::Observation>> questions;
   const Clock::time_point begin = Clock::now();
@@ -100,12 +100,12 @@ void EnginesObserver::Ask(double seconds) {
       one.stub = proto::Observing::NewStub(*channel);
     }
     asked.push_back(process);
-    questions.push_back([request, stub = one.stub](auto* context, auto* reply, auto done) {
-      stub->async()->Observe(context, request.get(), reply, std::move(done));
+    questions.push_back([&request, stub = one.stub.get()](auto* context, auto* reply, auto done) {
+      stub->async()->Observe(context, &request, reply, std::move(done));
     });
   }
   const std::vector<absl::StatusOr<proto::Observation>> replies =
-      AskAll(std::move(questions), options_.timeout);
+      AskAll(questions, options_.timeout);
   std::map<pid_t, Observation> received;
   for (size_t i = 0; i < asked.size(); ++i) {
     Process& one = processes_.at(asked[i]);

@@ -58,7 +58,7 @@ class EnginesObserver {
   using Clock = std::chrono::steady_clock;
   struct Process {
     std::string socket;
-    std::shared_ptr<proto::Observing::Stub> stub;  // null: not connected
+    std::unique_ptr<proto::Observing::Stub> stub;  // null: not connected
     bool received = false;
     Clock::time_point begun, ask_at;
   };
