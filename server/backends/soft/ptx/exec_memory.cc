@@ -1,21 +1,27 @@
 // Loads, stores and address operations.
+#include <algorithm>
+
 #include "server/backends/soft/ptx/memory_access.h"
 
 namespace detshare::soft::ptx {
 namespace {
+
+constexpr uint32_t kMaxParts = 8;  // of a vector
 
 // Converts a value in memory to a value in a register's lane.
 template <class M, class L>
 struct Element {
   using Memory = M;
   using LaneType = L;
-  static constexpr uint32_t kWords = 1;
-  static void Load(uint64_t pointer, L* lanes, uint32_t lane) {
+  static L Widen(M value) {
     if constexpr (std::is_signed_v<M>) {
-      lanes[lane] = static_cast<L>(static_cast<std::make_signed_t<L>>(LoadRelaxed<M>(pointer)));
+      return static_cast<L>(static_cast<std::make_signed_t<L>>(value));
     } else {
-      lanes[lane] = LoadRelaxed<M>(pointer);
+      return value;
     }
+  }
+  static void Load(uint64_t pointer, L* lanes, uint32_t lane) {
+    lanes[lane] = Widen(LoadRelaxed<M>(pointer));
   }
   static void Store(uint64_t pointer, const L* lanes, uint32_t lane) {
     StoreRelaxed<M>(pointer, static_cast<M>(lanes[lane]));
@@ -34,102 +40,133 @@ struct Element128 {
   }
 };
 
-// The code after the check of an access does not depend on the kind of its address, so it is
-// compiled once for each element. pointers[lane] is the host pointer of the access.
+// Full warps mostly access one address or consecutive ones. The compiler makes vector instructions
+// of the loops for consecutive ones. These loops are not atomic for the compiler, but a vector
+// instruction of x86-64 does not tear an aligned element of up to 8 bytes. So kernels that race see
+// what single accesses would show them, and the thread sanitizer is told not to look.
 
-template <class E>
-[[gnu::noinline]] void LoadLanes(Context& c, const Instr& in, uint32_t mask,
-                                 const uint64_t* pointers) {
-  auto* d = c.Dst<typename E::LaneType>(in.d);
-  if (mask == kFullMask) {
-    for (uint32_t i = 0; i < kLanes; ++i) E::Load(pointers[i], d, i);
-  } else {
-    ForEachLane(mask, [&](uint32_t i) { E::Load(pointers[i], d, i); });
+// Elements of kParts registers for each lane, which begin at `from`.
+template <class E, uint32_t kParts>
+[[gnu::noinline, gnu::no_sanitize("thread")]] void LoadRow(const Context& c,
+                                                           const int32_t* registers,
+                                                           uint64_t from) {
+  typename E::LaneType* d[kParts];
+  for (uint32_t k = 0; k < kParts; ++k) d[k] = c.Dst<typename E::LaneType>(registers[k]);
+  const auto* memory = reinterpret_cast<const typename E::Memory*>(from);
+  // The next warp mostly loads what follows.
+  constexpr uint64_t kBytes = kLanes * kParts * sizeof(typename E::Memory);
+  for (uint64_t at = kBytes; at < 2 * kBytes; at += 64)
+    __builtin_prefetch(reinterpret_cast<const uint8_t*>(from) + at);
+#pragma GCC ivdep
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    for (uint32_t k = 0; k < kParts; ++k) d[k][i] = E::Widen(memory[i * kParts + k]);
   }
-  AfterAccess(c, in);
+}
+
+template <class E, uint32_t kParts>
+[[gnu::noinline, gnu::no_sanitize("thread")]] void StoreRow(const Context& c,
+                                                            const int32_t* registers, uint64_t to) {
+  const typename E::LaneType* b[kParts];
+  for (uint32_t k = 0; k < kParts; ++k) b[k] = c.Src<typename E::LaneType>(registers[k]);
+  auto* memory = reinterpret_cast<typename E::Memory*>(to);
+#pragma GCC ivdep
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    for (uint32_t k = 0; k < kParts; ++k)
+      memory[i * kParts + k] = static_cast<typename E::Memory>(b[k][i]);
+  }
+}
+
+// The code after the check of an access does not depend on the kind of its address, so it is
+// compiled once for each element. `parts` registers of each lane are loaded or stored.
+
+// Makes an access to one address or to consecutive ones out of accesses of each lane.
+inline void SetEach(Access access, uint64_t bytes, uint64_t* pointers) {
+  const uint64_t step = access == Access::kConsecutive ? bytes : 0;
+  for (uint32_t i = 1; i < kLanes; ++i) pointers[i] = pointers[0] + i * step;
 }
 
 template <class E>
-[[gnu::noinline]] void LoadVectors(Context& c, const Instr& in, uint32_t mask,
-                                   const uint64_t* pointers) {
+[[gnu::noinline]] void LoadLanes(Context& c, const Instr& in, uint32_t mask,
+                                 const int32_t* registers, uint32_t parts, Access access,
+                                 uint64_t* pointers) {
   constexpr uint64_t kBytes = sizeof(typename E::Memory);
-  const int32_t* registers = c.frame->function->extras.data() + in.extra;
-  for (uint32_t k = 0; k < in.count; ++k) {
-    auto* d = c.Dst<typename E::LaneType>(registers[k]);
-    ForEachLane(mask, [&](uint32_t i) { E::Load(pointers[i] + k * kBytes, d, i); });
+  const auto load_each = [&] {
+    for (uint32_t k = 0; k < parts; ++k) {
+      auto* d = c.Dst<typename E::LaneType>(registers[k]);
+      if (mask == kFullMask) {
+        for (uint32_t i = 0; i < kLanes; ++i) E::Load(pointers[i] + k * kBytes, d, i);
+      } else {
+        ForEachLane(mask, [&](uint32_t i) { E::Load(pointers[i] + k * kBytes, d, i); });
+      }
+    }
+  };
+  if (access == Access::kEach) {
+    load_each();
+  } else if constexpr (std::is_same_v<E, Element128>) {
+    SetEach(access, kBytes, pointers);
+    load_each();
+  } else if (access == Access::kSame) {
+    for (uint32_t k = 0; k < parts; ++k) {
+      auto* d = c.Dst<typename E::LaneType>(registers[k]);
+      E::Load(pointers[0] + k * kBytes, d, 0);
+      std::fill_n(d + 1, kLanes - 1, d[0]);
+    }
+  } else if (parts == 1) {
+    LoadRow<E, 1>(c, registers, pointers[0]);
+  } else if (parts == 2) {
+    LoadRow<E, 2>(c, registers, pointers[0]);
+  } else if (parts == 4) {
+    LoadRow<E, 4>(c, registers, pointers[0]);
+  } else {
+    SetEach(access, parts * kBytes, pointers);
+    load_each();
   }
   AfterAccess(c, in);
 }
 
 template <class E>
 [[gnu::noinline]] void StoreLanes(Context& c, const Instr& in, uint32_t mask,
-                                  const uint64_t* pointers) {
-  BeforeAccess(c, in);
-  const auto* b = c.Src<typename E::LaneType>(in.b);
-  if (mask == kFullMask) {
-    for (uint32_t i = 0; i < kLanes; ++i) E::Store(pointers[i], b, i);
-  } else {
-    ForEachLane(mask, [&](uint32_t i) { E::Store(pointers[i], b, i); });
-  }
-}
-
-template <class E>
-[[gnu::noinline]] void StoreVectors(Context& c, const Instr& in, uint32_t mask,
-                                    const uint64_t* pointers) {
+                                  const int32_t* registers, uint32_t parts, Access access,
+                                  uint64_t* pointers) {
   constexpr uint64_t kBytes = sizeof(typename E::Memory);
   BeforeAccess(c, in);
-  const int32_t* registers = c.frame->function->extras.data() + in.extra;
-  const typename E::LaneType* values[8];
-  for (uint32_t k = 0; k < in.count; ++k) values[k] = c.Src<typename E::LaneType>(registers[k]);
+  if constexpr (!std::is_same_v<E, Element128>) {
+    if (access == Access::kConsecutive) {
+      if (parts == 1) return StoreRow<E, 1>(c, registers, pointers[0]);
+      if (parts == 2) return StoreRow<E, 2>(c, registers, pointers[0]);
+      if (parts == 4) return StoreRow<E, 4>(c, registers, pointers[0]);
+    }
+  }
+  if (access != Access::kEach) SetEach(access, parts * kBytes, pointers);
+  const typename E::LaneType* values[kMaxParts];
+  for (uint32_t k = 0; k < parts; ++k) values[k] = c.Src<typename E::LaneType>(registers[k]);
   // Stores lane by lane: when two lanes write to the same address, the whole vector of one wins.
   ForEachLane(mask, [&](uint32_t i) {
-    for (uint32_t k = 0; k < in.count; ++k) E::Store(pointers[i] + k * kBytes, values[k], i);
+    for (uint32_t k = 0; k < parts; ++k) E::Store(pointers[i] + k * kBytes, values[k], i);
   });
 }
 
-template <class E, Reach kReach, bool kAddress64>
-void Load(Context& c, const Instr& in, uint32_t mask) {
-  constexpr uint64_t kBytes = sizeof(typename E::Memory);
+template <bool kStore, bool kVector, class E, Reach kReach, bool kAddress64>
+void LoadOrStore(Context& c, const Instr& in, uint32_t mask) {
+  const uint32_t parts = kVector ? in.count : 1;
+  const int32_t* const registers = kVector  ? c.frame->function->extras.data() + in.extra
+                                   : kStore ? &in.b
+                                            : &in.d;
   uint64_t p[kLanes];
-  if (Pointers<kReach, kAddress64>(c, in, mask, kBytes, kBytes, false, p))
-    LoadLanes<E>(c, in, mask, p);
-}
-
-template <class E, Reach kReach, bool kAddress64>
-void LoadVector(Context& c, const Instr& in, uint32_t mask) {
-  const uint64_t bytes = sizeof(typename E::Memory) * in.count;
-  uint64_t p[kLanes];
-  if (Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, false, p))
-    LoadVectors<E>(c, in, mask, p);
-}
-
-template <class E, Reach kReach, bool kAddress64>
-void Store(Context& c, const Instr& in, uint32_t mask) {
-  constexpr uint64_t kBytes = sizeof(typename E::Memory);
-  uint64_t p[kLanes];
-  if (Pointers<kReach, kAddress64>(c, in, mask, kBytes, kBytes, true, p))
-    StoreLanes<E>(c, in, mask, p);
-}
-
-template <class E, Reach kReach, bool kAddress64>
-void StoreVector(Context& c, const Instr& in, uint32_t mask) {
-  const uint64_t bytes = sizeof(typename E::Memory) * in.count;
-  uint64_t p[kLanes];
-  if (Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, true, p))
-    StoreVectors<E>(c, in, mask, p);
+  const Access access =
+      FindAccess<kReach, kAddress64>(c, in, mask, sizeof(typename E::Memory) * parts, kStore, p);
+  if (access == Access::kFault) return;
+  if constexpr (kStore) {
+    StoreLanes<E>(c, in, mask, registers, parts, access, p);
+  } else {
+    LoadLanes<E>(c, in, mask, registers, parts, access, p);
+  }
 }
 
 template <bool kStore, bool kVector, class E, Reach kReach>
 ExecFn Pick(bool address64) {
-  if constexpr (kStore) {
-    if constexpr (kVector)
-      return address64 ? StoreVector<E, kReach, true> : StoreVector<E, kReach, false>;
-    return address64 ? Store<E, kReach, true> : Store<E, kReach, false>;
-  } else {
-    if constexpr (kVector)
-      return address64 ? LoadVector<E, kReach, true> : LoadVector<E, kReach, false>;
-    return address64 ? Load<E, kReach, true> : Load<E, kReach, false>;
-  }
+  return address64 ? LoadOrStore<kStore, kVector, E, kReach, true>
+                   : LoadOrStore<kStore, kVector, E, kReach, false>;
 }
 
 template <bool kStore, bool kVector, Reach kReach>

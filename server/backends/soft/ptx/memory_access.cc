@@ -1,5 +1,10 @@
 #include "server/backends/soft/ptx/memory_access.h"
 
+#include <algorithm>
+#include <optional>
+
+#include "server/backends/soft/ptx/warp_addresses.h"
+
 namespace detshare::soft::ptx {
 
 bool FindRange(Context& c, uint64_t address, uint64_t bytes, bool write) {
@@ -63,6 +68,8 @@ bool ReadGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, void
 
 namespace {
 
+const AddressMath g_math = SelectAddressMath();
+
 // Checks each lane on its own. The first violation raises its fault.
 bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint64_t bytes,
                   uint64_t align, bool write, uint64_t* addresses) {
@@ -99,85 +106,129 @@ bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint6
 }
 
 template <bool kAddress64>
-inline void LoadAddresses(const Context& c, const Instr& in, uint32_t mask, uint64_t* out,
-                          uint64_t* low, uint64_t* high, uint64_t* bits) {
-  using A = std::conditional_t<kAddress64, uint64_t, uint32_t>;
-  const A* a = c.Src<A>(in.a);
-  const A offset = static_cast<A>(in.imm);  // 32-bit addresses wrap
-  uint64_t lo = ~uint64_t{0}, hi = 0, all = 0;
+using Address = std::conditional_t<kAddress64, uint64_t, uint32_t>;  // 32-bit addresses wrap
+
+template <bool kAddress64>
+inline AddressBounds AddOffset(const Context& c, const Instr& in, uint32_t mask, uint64_t* out) {
+  const auto* a = c.Src<Address<kAddress64>>(in.a);
+  const uint64_t offset = static_cast<uint64_t>(in.imm);
   if (mask == kFullMask) {
-    for (uint32_t i = 0; i < kLanes; ++i) {
-      const uint64_t address = static_cast<A>(a[i] + offset);
-      out[i] = address;
-      lo = address < lo ? address : lo;
-      hi = address > hi ? address : hi;
-      all |= address;
+    if constexpr (kAddress64) {
+      return g_math.add64(a, offset, out);
+    } else {
+      return g_math.add32(a, offset, out);
     }
-  } else {
-    ForEachLane(mask, [&](uint32_t i) {
-      const uint64_t address = static_cast<A>(a[i] + offset);
-      out[i] = address;
-      lo = address < lo ? address : lo;
-      hi = address > hi ? address : hi;
-      all |= address;
-    });
   }
-  *low = lo;
-  *high = hi;
-  *bits = all;
+  AddressBounds bounds;
+  ForEachLane(mask, [&](uint32_t i) {
+    const uint64_t address = static_cast<Address<kAddress64>>(a[i] + offset);
+    out[i] = address;
+    bounds.low = std::min(bounds.low, address);
+    bounds.high = std::max(bounds.high, address);
+    bounds.bits |= address;
+  });
+  return bounds;
+}
+
+template <bool kAddress64>
+inline AddressPattern PatternOf(const Context& c, const Instr& in, uint64_t step) {
+  const auto* a = c.Src<Address<kAddress64>>(in.a);
+  if constexpr (kAddress64) {
+    return g_math.pattern64(a, step);
+  } else {
+    return g_math.pattern32(a, step);
+  }
+}
+
+constexpr bool IsGlobal(Reach reach) { return reach == Reach::kGlobal || reach == Reach::kGeneric; }
+
+// Returns what turns the addresses into host pointers when all lanes access one range and may do
+// so; nothing otherwise. In local memory the lane's place is still to be added.
+template <Reach kReach>
+inline std::optional<uint64_t> BaseOf(Context& c, const AddressBounds& bounds, uint64_t bytes,
+                                      uint64_t align, bool write) {
+  const auto [low, high, bits] = bounds;
+  if ((bits & (align - 1)) != 0 || high < low) return std::nullopt;
+  const auto ends_in = [&](uint64_t begin, uint64_t size) {
+    return high - begin <= size && bytes <= size - (high - begin);
+  };
+  if constexpr (kReach == Reach::kShared) {
+    if (ends_in(0, c.shared_bytes)) return reinterpret_cast<uint64_t>(c.shared);
+  } else if constexpr (kReach == Reach::kLocal) {
+    if (ends_in(0, c.stack_bytes)) return reinterpret_cast<uint64_t>(c.local);
+  } else if (high < kSharedWindow) {
+    if (Allowed(c, low, high - low + bytes, write)) return 0;
+  } else if (kReach == Reach::kGeneric && low >= kSharedWindow &&
+             ends_in(kSharedWindow, c.shared_bytes)) {
+    return reinterpret_cast<uint64_t>(c.shared) - kSharedWindow;
+  }
+  return std::nullopt;
+}
+
+// Counts the sectors as if the lanes accessed them in the order of their addresses.
+inline void CountGlobal(const Context& c, const AddressBounds& bounds, uint32_t mask,
+                        uint64_t bytes, uint64_t align, bool write) {
+  const auto [low, high, bits] = bounds;
+  const uint64_t lanes = LaneCount(mask);
+  (write ? c.counters->global_bytes_written : c.counters->global_bytes_read) += lanes * bytes;
+  uint64_t sectors = lanes * ((bytes + 31) / 32);
+  if (high < kSharedWindow && (bits & (align - 1)) == 0 && high >= low)
+    sectors = std::min(sectors, high / 32 - low / 32 + 1);
+  c.counters->global_sectors += sectors;
 }
 
 }  // namespace
 
-// The common case: all lanes access one known range.
 template <Reach kReach, bool kAddress64>
 bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes, uint64_t align,
               bool write, uint64_t* pointers) {
-  uint64_t low, high, bits;
-  LoadAddresses<kAddress64>(c, in, mask, pointers, &low, &high, &bits);
-  if constexpr (kReach == Reach::kShared) {
-    if (high <= c.shared_bytes && bytes <= c.shared_bytes - high && (bits & (align - 1)) == 0) {
-      const uint64_t base = reinterpret_cast<uint64_t>(c.shared);
-      for (uint32_t i = 0; i < kLanes; ++i) pointers[i] += base;
-      return true;
-    }
-  } else if constexpr (kReach == Reach::kLocal) {
-    if (high <= c.stack_bytes && bytes <= c.stack_bytes - high && (bits & (align - 1)) == 0) {
-      const uint64_t base = reinterpret_cast<uint64_t>(c.local);
-      for (uint32_t i = 0; i < kLanes; ++i) pointers[i] += base + uint64_t{i} * c.stack_bytes;
-      return true;
-    }
-  } else {
-    uint64_t& sectors = c.counters->global_sectors;
-    const uint64_t span = high / 32 - low / 32 + 1;
-    const uint64_t lanes = LaneCount(mask) * ((bytes + 31) / 32);
-    (write ? c.counters->global_bytes_written : c.counters->global_bytes_read) +=
-        LaneCount(mask) * bytes;
-    if (high < kSharedWindow && (bits & (align - 1)) == 0 && high >= low) {
-      sectors += span < lanes ? span : lanes;
-      if (Allowed(c, low, high - low + bytes, write)) return true;
-    } else {
-      sectors += lanes;
-    }
+  const AddressBounds bounds = AddOffset<kAddress64>(c, in, mask, pointers);
+  if constexpr (IsGlobal(kReach)) CountGlobal(c, bounds, mask, bytes, align, write);
+  const std::optional<uint64_t> base = BaseOf<kReach>(c, bounds, bytes, align, write);
+  if (!base) return SlowPointers(c, in, mask, kReach, bytes, align, write, pointers);
+  if constexpr (kReach != Reach::kGlobal) {
+    const uint64_t stride = kReach == Reach::kLocal ? c.stack_bytes : 0;
+    for (uint32_t i = 0; i < kLanes; ++i) pointers[i] += *base + i * stride;
   }
-  return SlowPointers(c, in, mask, kReach, bytes, align, write, pointers);
+  return true;
 }
 
-template bool Pointers<Reach::kGlobal, true>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
-                                             bool, uint64_t*);
-template bool Pointers<Reach::kGlobal, false>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
-                                              bool, uint64_t*);
-template bool Pointers<Reach::kGeneric, true>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
-                                              bool, uint64_t*);
-template bool Pointers<Reach::kGeneric, false>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
-                                               bool, uint64_t*);
-template bool Pointers<Reach::kShared, true>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
-                                             bool, uint64_t*);
-template bool Pointers<Reach::kShared, false>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
-                                              bool, uint64_t*);
-template bool Pointers<Reach::kLocal, true>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
-                                            bool, uint64_t*);
-template bool Pointers<Reach::kLocal, false>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
-                                             bool, uint64_t*);
+template <Reach kReach, bool kAddress64>
+Access FindAccess(Context& c, const Instr& in, uint32_t mask, uint64_t bytes, bool write,
+                  uint64_t* pointers) {
+  // Each lane has its own local memory.
+  if (kReach != Reach::kLocal && mask == kFullMask) {
+    const AddressPattern pattern = PatternOf<kAddress64>(c, in, bytes);
+    if (pattern != AddressPattern::kAny) {
+      const uint64_t low = static_cast<Address<kAddress64>>(*c.Src<Address<kAddress64>>(in.a) +
+                                                            static_cast<uint64_t>(in.imm));
+      const uint64_t length = pattern == AddressPattern::kSame ? 0 : (kLanes - 1) * bytes;
+      const AddressBounds bounds = {
+          .low = low, .high = static_cast<Address<kAddress64>>(low + length), .bits = low};
+      if (const auto base = BaseOf<kReach>(c, bounds, bytes, bytes, write)) {
+        if constexpr (IsGlobal(kReach)) CountGlobal(c, bounds, mask, bytes, bytes, write);
+        pointers[0] = low + *base;
+        return pattern == AddressPattern::kSame ? Access::kSame : Access::kConsecutive;
+      }
+    }
+  }
+  return Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, write, pointers) ? Access::kEach
+                                                                                  : Access::kFault;
+}
+
+#define DETSHARE_INSTANTIATE(reach, address64)                                                   \
+  template bool Pointers<reach, address64>(Context&, const Instr&, uint32_t, uint64_t, uint64_t, \
+                                           bool, uint64_t*);                                     \
+  template Access FindAccess<reach, address64>(Context&, const Instr&, uint32_t, uint64_t, bool, \
+                                               uint64_t*)
+DETSHARE_INSTANTIATE(Reach::kGlobal, true);
+DETSHARE_INSTANTIATE(Reach::kGlobal, false);
+DETSHARE_INSTANTIATE(Reach::kGeneric, true);
+DETSHARE_INSTANTIATE(Reach::kGeneric, false);
+DETSHARE_INSTANTIATE(Reach::kShared, true);
+DETSHARE_INSTANTIATE(Reach::kShared, false);
+DETSHARE_INSTANTIATE(Reach::kLocal, true);
+DETSHARE_INSTANTIATE(Reach::kLocal, false);
+#undef DETSHARE_INSTANTIATE
 
 }  // namespace detshare::soft::ptx

@@ -1,6 +1,7 @@
 #include "server/backends/soft/ptx/vector_ops.h"
 
 #include "server/backends/soft/ptx/matrix_math.h"
+#include "server/backends/soft/ptx/warp_addresses.h"
 
 namespace detshare::soft::ptx {
 
@@ -27,5 +28,9 @@ ExecFn SelectVectorOp(VectorOp op, Type type, VectorFlags flags, Compare compare
 }
 
 const MatrixMath& SelectMatrixMath() { return HasAvx2() ? avx2::kMatrixMath : base::kMatrixMath; }
+
+const AddressMath& SelectAddressMath() {
+  return HasAvx2() ? avx2::kAddressMath : base::kAddressMath;
+}
 
 }  // namespace detshare::soft::ptx
