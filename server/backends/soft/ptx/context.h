@@ -73,4 +73,14 @@ inline void ForEachLane(uint32_t mask, F f) {
   for (; mask != 0; mask &= mask - 1) f(FirstLane(mask));
 }
 
+// The same in any order. Full warps have a loop of their own, which the compiler can vectorise.
+template <class F>
+inline void ForWarpLanes(uint32_t mask, F f) {
+  if (mask == kFullMask) {
+    for (uint32_t i = 0; i < kLanes; ++i) f(i);
+  } else {
+    ForEachLane(mask, f);
+  }
+}
+
 }  // namespace detshare::soft::ptx

@@ -1,5 +1,5 @@
-// atom and red. All of them use host atomics, because blocks of a kernel run on several threads,
-// and because the host may poll the memory.
+// atom and red. They use host atomics, because blocks of a kernel run on several threads, and because
+// the host may poll the memory. Shared memory belongs to the one thread that runs its cluster.
 #include <bit>
 
 #include "server/backends/soft/ptx/half.h"
@@ -8,48 +8,53 @@
 namespace detshare::soft::ptx {
 namespace {
 
-template <class T, class F>
-T Update(T* p, F f) {
-  T old = __atomic_load_n(p, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(p, &old, f(old), true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
-  }
-  return old;
-}
-
-// Each operation works on bits: T is the unsigned integer of the access width.
+// Each operation works on bits: T is the unsigned integer of the access width. Next() is the new
+// value after `old`. Atomic() exists where the CPU has an instruction for the operation.
 struct DoAdd {
   template <class T>
-  static T Do(T* p, T b, T) {
+  static T Next(T old, T b, T) {
+    return old + b;
+  }
+  template <class T>
+  static T Atomic(T* p, T b, T) {
     return __atomic_fetch_add(p, b, __ATOMIC_SEQ_CST);
   }
 };
 struct DoAnd {
   template <class T>
-  static T Do(T* p, T b, T) {
-    return __atomic_fetch_and(p, b, __ATOMIC_SEQ_CST);
+  static T Next(T old, T b, T) {
+    return old & b;
   }
 };
 struct DoOr {
   template <class T>
-  static T Do(T* p, T b, T) {
-    return __atomic_fetch_or(p, b, __ATOMIC_SEQ_CST);
+  static T Next(T old, T b, T) {
+    return old | b;
   }
 };
 struct DoXor {
   template <class T>
-  static T Do(T* p, T b, T) {
-    return __atomic_fetch_xor(p, b, __ATOMIC_SEQ_CST);
+  static T Next(T old, T b, T) {
+    return old ^ b;
   }
 };
 struct DoExch {
   template <class T>
-  static T Do(T* p, T b, T) {
+  static T Next(T, T b, T) {
+    return b;
+  }
+  template <class T>
+  static T Atomic(T* p, T b, T) {
     return __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST);
   }
 };
 struct DoCas {
   template <class T>
-  static T Do(T* p, T b, T c) {
+  static T Next(T old, T b, T c) {
+    return old == b ? c : old;
+  }
+  template <class T>
+  static T Atomic(T* p, T b, T c) {
     T expected = b;
     __atomic_compare_exchange_n(p, &expected, c, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
@@ -58,39 +63,33 @@ struct DoCas {
 template <bool kSigned, bool kMax>
 struct DoMinMax {
   template <class T>
-  static T Do(T* p, T b, T) {
+  static T Next(T old, T b, T) {
     using V = std::conditional_t<kSigned, std::make_signed_t<T>, T>;
-    return Update(p, [=](T old) {
-      const bool less = static_cast<V>(b) < static_cast<V>(old);
-      return less == kMax ? old : b;
-    });
+    const bool less = static_cast<V>(b) < static_cast<V>(old);
+    return less == kMax ? old : b;
   }
 };
 struct DoInc {
   template <class T>
-  static T Do(T* p, T b, T) {
-    return Update(p, [=](T old) { return static_cast<T>(old >= b ? 0 : old + 1); });
+  static T Next(T old, T b, T) {
+    return static_cast<T>(old >= b ? 0 : old + 1);
   }
 };
 struct DoDec {
   template <class T>
-  static T Do(T* p, T b, T) {
-    return Update(p, [=](T old) { return static_cast<T>(old == 0 || old > b ? b : old - 1); });
+  static T Next(T old, T b, T) {
+    return static_cast<T>(old == 0 || old > b ? b : old - 1);
   }
 };
 struct DoAddF32 {
-  static uint32_t Do(uint32_t* p, uint32_t b, uint32_t) {
-    return Update(p, [=](uint32_t old) {
-      const float sum = std::bit_cast<float>(old) + std::bit_cast<float>(b);
-      return sum != sum ? 0x7fffffffu : std::bit_cast<uint32_t>(sum);
-    });
+  static uint32_t Next(uint32_t old, uint32_t b, uint32_t) {
+    const float sum = std::bit_cast<float>(old) + std::bit_cast<float>(b);
+    return sum != sum ? 0x7fffffffu : std::bit_cast<uint32_t>(sum);
   }
 };
 struct DoAddF64 {
-  static uint64_t Do(uint64_t* p, uint64_t b, uint64_t) {
-    return Update(p, [=](uint64_t old) {
-      return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
-    });
+  static uint64_t Next(uint64_t old, uint64_t b, uint64_t) {
+    return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
   }
 };
 inline uint16_t AddHalf(uint16_t a, uint16_t b) {
@@ -112,22 +111,40 @@ inline uint16_t HalfCombine(uint16_t a, uint16_t b) {
 }
 template <HalfMath kMath, bool kBf16>
 struct DoHalf {
-  static uint16_t Do(uint16_t* p, uint16_t b, uint16_t) {
-    return Update(p, [=](uint16_t old) { return HalfCombine<kMath, kBf16>(old, b); });
+  static uint16_t Next(uint16_t old, uint16_t b, uint16_t) {
+    return HalfCombine<kMath, kBf16>(old, b);
   }
 };
 template <HalfMath kMath, bool kBf16>
 struct DoHalf2 {
-  static uint32_t Do(uint32_t* p, uint32_t b, uint32_t) {
-    return Update(p, [=](uint32_t old) {
-      const uint16_t lo =
-          HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old), static_cast<uint16_t>(b));
-      const uint16_t hi = HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old >> 16),
-                                                    static_cast<uint16_t>(b >> 16));
-      return lo | static_cast<uint32_t>(hi) << 16;
-    });
+  static uint32_t Next(uint32_t old, uint32_t b, uint32_t) {
+    const uint16_t lo =
+        HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old), static_cast<uint16_t>(b));
+    const uint16_t hi =
+        HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(b >> 16));
+    return lo | static_cast<uint32_t>(hi) << 16;
   }
 };
+
+// These return the old value.
+template <class Op, class T>
+T ApplyAtomically(T* p, T b, T c) {
+  if constexpr (requires { Op::Atomic(p, b, c); }) {
+    return Op::Atomic(p, b, c);
+  } else {
+    T old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(p, &old, Op::Next(old, b, c), true, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_RELAXED)) {
+    }
+    return old;
+  }
+}
+template <class Op, class T>
+T ApplyAlone(T* p, T b, T c) {
+  const T old = *p;
+  *p = Op::Next(old, b, c);
+  return old;
+}
 
 template <class T>
 using LaneOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -135,18 +152,26 @@ using LaneOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 // The code after the check of an access does not depend on the kind of its address, so it is
 // compiled once for each operation. pointers[lane] is the host pointer of the access.
 
+// `alone`: no other thread accesses the memory.
 template <class T, class Op>
-[[gnu::noinline]] void UpdateLanes(Context& c, const Instr& in, uint32_t mask,
+[[gnu::noinline]] void UpdateLanes(Context& c, const Instr& in, uint32_t mask, bool alone,
                                    const uint64_t* pointers) {
   using L = LaneOf<T>;
   const L* b = c.Src<L>(in.b);
   const L* e = in.c == kNoOperand ? b : c.Src<L>(in.c);
   L* d = in.d == kNoOperand ? nullptr : c.Dst<L>(in.d);
-  ForEachLane(mask, [&](uint32_t i) {
-    const T old =
-        Op::Do(reinterpret_cast<T*>(pointers[i]), static_cast<T>(b[i]), static_cast<T>(e[i]));
-    if (d != nullptr) d[i] = old;
-  });
+  const auto update = [&](auto apply) {
+    ForEachLane(mask, [&](uint32_t i) {
+      const T old =
+          apply(reinterpret_cast<T*>(pointers[i]), static_cast<T>(b[i]), static_cast<T>(e[i]));
+      if (d != nullptr) d[i] = old;
+    });
+  };
+  if (alone) {
+    update(ApplyAlone<Op, T>);
+  } else {
+    update(ApplyAtomically<Op, T>);
+  }
   NotePoll(c);
 }
 
@@ -159,7 +184,8 @@ template <class T, class Op>
   ForEachLane(mask, [&](uint32_t i) {
     for (uint32_t k = 0; k < sources; ++k) {
       const T value = static_cast<T>(c.Src<L>(registers[results ? sources + k : k])[i]);
-      const T old = Op::Do(reinterpret_cast<T*>(pointers[i] + k * sizeof(T)), value, value);
+      const T old =
+          ApplyAtomically<Op>(reinterpret_cast<T*>(pointers[i] + k * sizeof(T)), value, value);
       if (results) c.Dst<L>(registers[k])[i] = old;
     }
   });
@@ -170,7 +196,7 @@ template <class T, class Op, Reach kReach, bool kAddress64>
 void Atomic(Context& c, const Instr& in, uint32_t mask) {
   uint64_t p[kLanes];
   if (Pointers<kReach, kAddress64>(c, in, mask, sizeof(T), sizeof(T), true, p))
-    UpdateLanes<T, Op>(c, in, mask, p);
+    UpdateLanes<T, Op>(c, in, mask, kReach == Reach::kShared, p);
 }
 
 template <class T, class Op, Reach kReach, bool kAddress64>
@@ -242,7 +268,7 @@ template <class T, class Op>
 void ReduceOne(uint8_t* to, const uint8_t* from) {
   T value;
   std::memcpy(&value, from, sizeof(T));
-  Op::Do(reinterpret_cast<T*>(to), value, value);
+  ApplyAtomically<Op>(reinterpret_cast<T*>(to), value, value);
 }
 
 // Chooses the function that combines one value with memory.

@@ -1,4 +1,4 @@
-// Directed rounding, division, roots, transcendental functions and half precision.
+// Directed rounding, transcendental functions and half precision.
 #include <cfenv>
 #include <cmath>
 
@@ -56,16 +56,11 @@ inline T Compute(T a, T b, T e) {
     case FloatOp::kFma:
       return std::fma(a, b, e);
     case FloatOp::kDiv:
-    case FloatOp::kDivApprox:
       return a / b;
     case FloatOp::kSqrt:
-    case FloatOp::kSqrtApprox:
       return std::sqrt(a);
     case FloatOp::kRcp:
-    case FloatOp::kRcpApprox:
       return T{1} / a;
-    case FloatOp::kRsqrt:
-      return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a)));
     case FloatOp::kSin:
       return std::sin(a);
     case FloatOp::kCos:
@@ -142,10 +137,6 @@ ExecFn SelectFor(FloatOp op) {
       return Arithmetic<FloatOp::kSqrt, T>;
     case FloatOp::kRcp:
       return Arithmetic<FloatOp::kRcp, T>;
-    case FloatOp::kRcpApprox:
-      return Arithmetic<FloatOp::kRcpApprox, T>;
-    case FloatOp::kRsqrt:
-      return Arithmetic<FloatOp::kRsqrt, T>;
     default:
       return nullptr;
   }
@@ -420,10 +411,6 @@ ExecFn SelectFloat(FloatOp op, Type type) {
   if (type == Type::kF64) return SelectFor<double>(op);
   if (type != Type::kF32) return nullptr;
   switch (op) {
-    case FloatOp::kDivApprox:
-      return Arithmetic<FloatOp::kDivApprox, float>;
-    case FloatOp::kSqrtApprox:
-      return Arithmetic<FloatOp::kSqrtApprox, float>;
     case FloatOp::kSin:
       return Arithmetic<FloatOp::kSin, float>;
     case FloatOp::kCos:

@@ -264,6 +264,30 @@ uint64_t UniformSreg(Context& c, const Instr& in) {
   }
 }
 
+// Sets indices[lane] to one dimension of the thread's place in its block. The lanes begin at
+// `thread`.
+void ThreadIndices(const std::array<uint32_t, 3>& block, uint32_t thread, Sreg dimension,
+                   uint32_t* indices) {
+  uint32_t x = thread % block[0], y = thread / block[0] % block[1],
+           z = thread / block[0] / block[1];
+  const auto place = [&] {
+    return dimension == Sreg::kTidX ? x : dimension == Sreg::kTidY ? y : z;
+  };
+  if (x + kLanes <= block[0]) {  // a row has all lanes
+    const uint32_t first = place(), step = dimension == Sreg::kTidX ? 1 : 0;
+    for (uint32_t i = 0; i < kLanes; ++i) indices[i] = first + i * step;
+    return;
+  }
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    indices[i] = place();
+    if (++x < block[0]) continue;
+    x = 0;
+    if (++y < block[1]) continue;
+    y = 0;
+    ++z;
+  }
+}
+
 template <class T>
 void ReadSreg(Context& c, const Instr& in, uint32_t mask) {
   T* d = c.Dst<T>(in.d);
@@ -271,16 +295,13 @@ void ReadSreg(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t thread = c.warp->index * kLanes;
   switch (static_cast<Sreg>(in.aux)) {
     case Sreg::kTidX:
-      ForEachLane(mask, [&](uint32_t i) { d[i] = (thread + i) % config.block[0]; });
-      break;
     case Sreg::kTidY:
-      ForEachLane(mask,
-                  [&](uint32_t i) { d[i] = (thread + i) / config.block[0] % config.block[1]; });
+    case Sreg::kTidZ: {
+      uint32_t index[kLanes];
+      ThreadIndices(config.block, thread, static_cast<Sreg>(in.aux), index);
+      ForWarpLanes(mask, [&](uint32_t i) { d[i] = index[i]; });
       break;
-    case Sreg::kTidZ:
-      ForEachLane(mask,
-                  [&](uint32_t i) { d[i] = (thread + i) / config.block[0] / config.block[1]; });
-      break;
+    }
     case Sreg::kLaneid:
       ForEachLane(mask, [&](uint32_t i) { d[i] = i; });
       break;
@@ -307,7 +328,7 @@ void ReadSreg(Context& c, const Instr& in, uint32_t mask) {
       [[fallthrough]];
     default: {
       const T value = static_cast<T>(UniformSreg(c, in));
-      ForEachLane(mask, [&](uint32_t i) { d[i] = value; });
+      ForWarpLanes(mask, [&](uint32_t i) { d[i] = value; });
     }
   }
 }

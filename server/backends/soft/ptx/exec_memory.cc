@@ -248,7 +248,12 @@ template <class E>
 void LoadKernelParam(Context& c, const Instr& in, uint32_t mask) {
   auto* d = c.Dst<typename E::LaneType>(in.d);
   const uint64_t p = reinterpret_cast<uint64_t>(c.kernel_params) + static_cast<uint64_t>(in.imm);
-  ForEachLane(mask, [&](uint32_t i) { E::Load(p, d, i); });
+  if constexpr (std::is_same_v<E, Element128>) {
+    ForEachLane(mask, [&](uint32_t i) { E::Load(p, d, i); });
+  } else {
+    const auto value = E::Widen(LoadRelaxed<typename E::Memory>(p));
+    ForWarpLanes(mask, [=](uint32_t i) { d[i] = value; });
+  }
 }
 template <class E>
 void LoadParamArea(Context& c, const Instr& in, uint32_t mask) {
@@ -269,22 +274,22 @@ template <class T>
 void LocalAddress(Context& c, const Instr& in, uint32_t mask) {
   T* d = c.Dst<T>(in.d);
   const T value = static_cast<T>(c.frame->local_base + static_cast<uint64_t>(in.imm));
-  ForEachLane(mask, [&](uint32_t i) { d[i] = value; });
+  ForWarpLanes(mask, [&](uint32_t i) { d[i] = value; });
 }
 template <class T>
 void DynamicShared(Context& c, const Instr& in, uint32_t mask) {
   T* d = c.Dst<T>(in.d);
   const T value =
       static_cast<T>(c.unit->launch->dynamic_shared_offset + static_cast<uint64_t>(in.imm));
-  ForEachLane(mask, [&](uint32_t i) { d[i] = value; });
+  ForWarpLanes(mask, [&](uint32_t i) { d[i] = value; });
 }
 
 template <class T, uint64_t kWindow, bool kTo>
 void Cvta(Context& c, const Instr& in, uint32_t mask) {
   T* d = c.Dst<T>(in.d);
   const T* a = c.Src<T>(in.a);
-  ForEachLane(mask,
-              [&](uint32_t i) { d[i] = static_cast<T>(kTo ? a[i] - kWindow : a[i] + kWindow); });
+  ForWarpLanes(mask,
+               [=](uint32_t i) { d[i] = static_cast<T>(kTo ? a[i] - kWindow : a[i] + kWindow); });
 }
 template <uint64_t kWindow>
 ExecFn PickCvta(bool to, bool wide) {

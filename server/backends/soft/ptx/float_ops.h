@@ -1,5 +1,5 @@
-// Floating-point instructions whose handlers are not vectorised: directed rounding, division and
-// roots, transcendental functions, half precision, and all conversions.
+// Floating-point instructions whose handlers are not vectorised: directed rounding, transcendental
+// functions, half precision with modifiers, and conversions that vector_ops.h does not have.
 #pragma once
 
 #include "server/backends/soft/ptx/instr.h"
@@ -16,11 +16,7 @@ enum class FloatOp : uint8_t {
   kFma,
   kDiv,
   kSqrt,
-  kRcp,  // correctly rounded, also in the directed modes
-  kDivApprox,
-  kSqrtApprox,
-  kRcpApprox,
-  kRsqrt,
+  kRcp,
   kSin,
   kCos,
   kEx2,

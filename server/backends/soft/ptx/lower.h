@@ -161,7 +161,8 @@ class Lowering {
   // Emits `fn`. Operand 0 is the destination; the other operands are sources of the given types.
   LowInstr* EmitSimple(ExecFn fn, CostCounters::Class cost, Type result,
                        std::initializer_list<Type> sources, uint32_t aux = 0);
-  void LowerRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources);
+  void LowerRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources,
+                    CostCounters::Class cost);
   void LowerHalf(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources,
                  uint32_t more_aux = 0);
   bool TakeCombination(BoolOp* op);

@@ -34,6 +34,53 @@ uint32_t AuxOf(Rounding rounding, VectorFlags flags) {
          (flags.relu ? FloatAux::kRelu : 0);
 }
 
+// Rounding to nearest needs no change of the thread's rounding mode.
+ExecFn SelectRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags) {
+  if (rounding == Rounding::kNone || rounding == Rounding::kRn) {
+    if (op == FloatOp::kDiv) return SelectVectorOp(VectorOp::kDiv, type, flags);
+    if (op == FloatOp::kSqrt) return SelectVectorOp(VectorOp::kSqrt, type, flags);
+    if (op == FloatOp::kRcp) return SelectVectorOp(VectorOp::kRcp, type, flags);
+  }
+  return SelectFloat(op, type);
+}
+
+// The usual conversions are vector operations. Returns null for others.
+ExecFn SelectVectorConvert(Type dst, Type src, uint32_t aux) {
+  if ((aux & ~FloatAux::kRoundingMask) != 0) return nullptr;
+  const Rounding rounding = static_cast<Rounding>(aux);
+  if (dst == Type::kS32 && src == Type::kF32) {
+    switch (rounding) {
+      case Rounding::kRni:
+        return SelectVectorOp(VectorOp::kToNearest, dst, {});
+      case Rounding::kRzi:
+        return SelectVectorOp(VectorOp::kToZero, dst, {});
+      case Rounding::kRmi:
+        return SelectVectorOp(VectorOp::kToLower, dst, {});
+      case Rounding::kRpi:
+        return SelectVectorOp(VectorOp::kToHigher, dst, {});
+      default:
+        return nullptr;
+    }
+  }
+  if (rounding != Rounding::kNone && rounding != Rounding::kRn) return nullptr;
+  switch (src) {
+    case Type::kS32:
+      return SelectVectorOp(VectorOp::kFromS32, dst, {});
+    case Type::kU32:
+      return SelectVectorOp(VectorOp::kFromU32, dst, {});
+    case Type::kF32:
+      return SelectVectorOp(VectorOp::kFromF32, dst, {});
+    case Type::kF64:
+      return SelectVectorOp(VectorOp::kFromF64, dst, {});
+    case Type::kF16:
+      return SelectVectorOp(VectorOp::kFromF16, dst, {});
+    case Type::kBF16:
+      return SelectVectorOp(VectorOp::kFromBF16, dst, {});
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 LowInstr* Lowering::EmitSimple(ExecFn fn, CostCounters::Class cost, Type result,
@@ -164,12 +211,9 @@ void Lowering::LowerMov() {
 // --- integer and float arithmetic ---
 
 void Lowering::LowerRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags,
-                            uint32_t sources) {
+                            uint32_t sources, CostCounters::Class cost) {
   const uint32_t aux = AuxOf(rounding, flags);
-  const ExecFn fn = SelectFloat(op, type);
-  const CostCounters::Class cost =
-      op == FloatOp::kDiv || op == FloatOp::kSqrt || op == FloatOp::kRcp ? CostCounters::kSpecial
-                                                                         : ArithmeticCost(type);
+  const ExecFn fn = SelectRounded(op, type, rounding, flags);
   if (sources == 1) EmitSimple(fn, cost, type, {type}, aux);
   if (sources == 2) EmitSimple(fn, cost, type, {type, type}, aux);
   if (sources == 3) EmitSimple(fn, cost, type, {type, type, type}, aux);
@@ -205,7 +249,8 @@ void Lowering::LowerAddSub() {
     return LowerPair16(VideoAux::kAddOp, type, false);
   if (IsHalf(type)) return LowerHalf(sub ? FloatOp::kSub : FloatOp::kAdd, type, rounding, flags, 2);
   if (IsFloat(type) && rounding != Rounding::kNone && rounding != Rounding::kRn) {
-    return LowerRounded(sub ? FloatOp::kSub : FloatOp::kAdd, type, rounding, flags, 2);
+    return LowerRounded(sub ? FloatOp::kSub : FloatOp::kAdd, type, rounding, flags, 2,
+                        ArithmeticCost(type));
   }
   EmitSimple(SelectVectorOp(sub ? VectorOp::kSub : VectorOp::kAdd, type, flags),
              ArithmeticCost(type), type, {type, type});
@@ -246,7 +291,7 @@ void Lowering::LowerMul() {
     if (high || wide || low) return FailUnknown();
     if (IsHalf(type)) return LowerHalf(FloatOp::kMul, type, rounding, flags, 2);
     if (rounding != Rounding::kNone && rounding != Rounding::kRn) {
-      return LowerRounded(FloatOp::kMul, type, rounding, flags, 2);
+      return LowerRounded(FloatOp::kMul, type, rounding, flags, 2, ArithmeticCost(type));
     }
     EmitSimple(SelectVectorOp(VectorOp::kMulLo, type, flags), ArithmeticCost(type), type,
                {type, type});
@@ -269,7 +314,7 @@ void Lowering::LowerMad() {
   if (IsFloat(type)) {
     if (high || wide || low || IsHalf(type)) return FailUnknown();
     if (rounding != Rounding::kNone && rounding != Rounding::kRn) {
-      return LowerRounded(FloatOp::kFma, type, rounding, flags, 3);
+      return LowerRounded(FloatOp::kFma, type, rounding, flags, 3, ArithmeticCost(type));
     }
     EmitSimple(SelectVectorOp(VectorOp::kFma, type, flags), ArithmeticCost(type), type,
                {type, type, type});
@@ -309,8 +354,9 @@ void Lowering::LowerDivRem() {
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
   if (type == Type::kF32 || type == Type::kF64) {
-    if (rem || flags.sat) return FailUnknown();
-    return LowerRounded(approx ? FloatOp::kDivApprox : FloatOp::kDiv, type, rounding, flags, 2);
+    if (rem || flags.sat || (approx && type == Type::kF64)) return FailUnknown();
+    return LowerRounded(FloatOp::kDiv, type, rounding, flags, 2,
+                        approx ? ArithmeticCost(type) : CostCounters::kSpecial);
   }
   if (approx) return FailUnknown();
   EmitSimple(SelectVectorOp(rem ? VectorOp::kRem : VectorOp::kDiv, type, {}),
@@ -665,7 +711,8 @@ void Lowering::LowerFma() {
   const Type type = TakeType();
   if (!IsFloat(type)) return FailUnknown();
   if (IsHalf(type)) return LowerHalf(FloatOp::kFma, type, rounding, flags, 3);
-  if (rounding != Rounding::kRn) return LowerRounded(FloatOp::kFma, type, rounding, flags, 3);
+  if (rounding != Rounding::kRn)
+    return LowerRounded(FloatOp::kFma, type, rounding, flags, 3, ArithmeticCost(type));
   EmitSimple(SelectVectorOp(VectorOp::kFma, type, flags), ArithmeticCost(type), type,
              {type, type, type});
 }
@@ -676,10 +723,10 @@ void Lowering::LowerRoot() {
   const Rounding rounding = TakeRounding();
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
-  const FloatOp op = sqrt ? (approx ? FloatOp::kSqrtApprox : FloatOp::kSqrt)
-                          : (approx ? FloatOp::kRcpApprox : FloatOp::kRcp);
   if (!approx && rounding == Rounding::kNone) return FailUnknown();
-  LowerRounded(op, type, rounding, flags, 1);
+  if (approx && sqrt && type == Type::kF64) return FailUnknown();
+  LowerRounded(sqrt ? FloatOp::kSqrt : FloatOp::kRcp, type, rounding, flags, 1,
+               approx ? ArithmeticCost(type) : CostCounters::kSpecial);
 }
 
 void Lowering::LowerSpecial() {
@@ -687,8 +734,11 @@ void Lowering::LowerSpecial() {
   Take("approx");
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
-  const FloatOp op = name == "rsqrt" ? FloatOp::kRsqrt
-                     : name == "sin" ? FloatOp::kSin
+  if (name == "rsqrt") {
+    EmitSimple(SelectVectorOp(VectorOp::kRsqrt, type, flags), CostCounters::kSpecial, type, {type});
+    return;
+  }
+  const FloatOp op = name == "sin"   ? FloatOp::kSin
                      : name == "cos" ? FloatOp::kCos
                      : name == "ex2" ? FloatOp::kEx2
                      : name == "lg2" ? FloatOp::kLg2
@@ -737,7 +787,8 @@ void Lowering::LowerCvt() {
   if (dst == Type::kNone || src == Type::kNone) return FailUnknown();
   const bool packed_dst =
       dst == Type::kF16x2 || dst == Type::kBF16x2 || dst == Type::kE4M3x2 || dst == Type::kE5M2x2;
-  const ExecFn fn = SelectConvert(dst, src);
+  const ExecFn vector = SelectVectorConvert(dst, src, aux);
+  const ExecFn fn = vector != nullptr ? vector : SelectConvert(dst, src);
   if (packed_dst && src == Type::kF32) {
     EmitSimple(fn, CostCounters::kInteger, dst, {src, src}, aux);
   } else {

@@ -188,13 +188,21 @@ void Lop3(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t* a = c.Src<uint32_t>(in.a);
   const uint32_t* b = c.Src<uint32_t>(in.b);
   const uint32_t* e = c.Src<uint32_t>(in.c);
-  uint32_t t[8];
-  for (int i = 0; i < 8; ++i) t[i] = (in.imm >> i & 1) != 0 ? ~0u : 0u;
+  // Selects from the table by z, the results by y, and their results by x.
+  uint32_t t[4], difference[4];
+  const auto entry = [&](uint32_t i) { return (in.imm >> i & 1) != 0 ? ~0u : 0u; };
+  for (uint32_t i = 0; i < 4; ++i) {
+    t[i] = entry(2 * i);
+    difference[i] = t[i] ^ entry(2 * i + 1);
+  }
+  const auto select = [](uint32_t bits, uint32_t zero, uint32_t one) {
+    return zero ^ ((zero ^ one) & bits);
+  };
   ForLanes(mask, [&](uint32_t i) {
     const uint32_t x = a[i], y = b[i], z = e[i];
-    d[i] = (t[0] & ~x & ~y & ~z) | (t[1] & ~x & ~y & z) | (t[2] & ~x & y & ~z) |
-           (t[3] & ~x & y & z) | (t[4] & x & ~y & ~z) | (t[5] & x & ~y & z) | (t[6] & x & y & ~z) |
-           (t[7] & x & y & z);
+    const uint32_t by_z[4] = {t[0] ^ (difference[0] & z), t[1] ^ (difference[1] & z),
+                              t[2] ^ (difference[2] & z), t[3] ^ (difference[3] & z)};
+    d[i] = select(x, select(y, by_z[0], by_z[1]), select(y, by_z[2], by_z[3]));
   });
 }
 

@@ -48,6 +48,27 @@ struct OpFFma {
     return Finish<kFtz, kSat>(__builtin_fmaf(Prepare<kFtz>(a), Prepare<kFtz>(b), Prepare<kFtz>(e)));
   }
 };
+template <bool kFtz>
+struct OpFDiv {
+  static float Do(float a, float b) {
+    return Finish<kFtz, false>(Prepare<kFtz>(a) / Prepare<kFtz>(b));
+  }
+};
+template <bool kFtz>
+struct OpFSqrt {
+  static float Do(float a) { return Finish<kFtz, false>(__builtin_sqrtf(Prepare<kFtz>(a))); }
+};
+template <bool kFtz>
+struct OpFRcp {
+  static float Do(float a) { return Finish<kFtz, false>(1.0f / Prepare<kFtz>(a)); }
+};
+template <bool kFtz>
+struct OpFRsqrt {
+  static float Do(float a) {
+    return Finish<kFtz, false>(
+        static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(Prepare<kFtz>(a)))));
+  }
+};
 struct OpDAdd {
   static double Do(double a, double b) { return a + b; }
 };
@@ -56,6 +77,18 @@ struct OpDSub {
 };
 struct OpDMul {
   static double Do(double a, double b) { return a * b; }
+};
+struct OpDDiv {
+  static double Do(double a, double b) { return a / b; }
+};
+struct OpDSqrt {
+  static double Do(double a) { return __builtin_sqrt(a); }
+};
+struct OpDRcp {
+  static double Do(double a) { return 1.0 / a; }
+};
+struct OpDRsqrt {
+  static double Do(double a) { return 1.0 / __builtin_sqrt(a); }
 };
 struct OpDFma {
   static double Do(double a, double b, double e) { return __builtin_fma(a, b, e); }
@@ -151,6 +184,12 @@ void Testp(Context& c, const Instr& in, uint32_t mask) {
 
 // --- selection of handlers ---
 
+// PTX has no .sat for these.
+template <template <bool> class Op>
+ExecFn SelectFloat1(VectorFlags f) {
+  if (f.sat) return nullptr;
+  return f.ftz ? Map1<float, float, Op<true>> : Map1<float, float, Op<false>>;
+}
 template <template <bool, bool> class Op>
 ExecFn SelectFloat2(VectorFlags f) {
   if (f.ftz)
@@ -176,6 +215,16 @@ ExecFn SelectFloat32(VectorOp op, VectorFlags f) {
       return SelectFloat2<OpFSub>(f);
     case VectorOp::kMulLo:
       return SelectFloat2<OpFMul>(f);
+    case VectorOp::kDiv:
+      if (f.sat) return nullptr;
+      return f.ftz ? Map2<float, float, float, OpFDiv<true>>
+                   : Map2<float, float, float, OpFDiv<false>>;
+    case VectorOp::kSqrt:
+      return SelectFloat1<OpFSqrt>(f);
+    case VectorOp::kRcp:
+      return SelectFloat1<OpFRcp>(f);
+    case VectorOp::kRsqrt:
+      return SelectFloat1<OpFRsqrt>(f);
     case VectorOp::kFma:
       if (f.ftz) {
         return f.sat ? Map3<float, float, float, float, OpFFma<true, true>>
@@ -207,6 +256,14 @@ ExecFn SelectFloat64(VectorOp op) {
       return Map2<double, double, double, OpDSub>;
     case VectorOp::kMulLo:
       return Map2<double, double, double, OpDMul>;
+    case VectorOp::kDiv:
+      return Map2<double, double, double, OpDDiv>;
+    case VectorOp::kSqrt:
+      return Map1<double, double, OpDSqrt>;
+    case VectorOp::kRcp:
+      return Map1<double, double, OpDRcp>;
+    case VectorOp::kRsqrt:
+      return Map1<double, double, OpDRsqrt>;
     case VectorOp::kFma:
       return Map3<double, double, double, double, OpDFma>;
     case VectorOp::kAbs:

@@ -20,10 +20,11 @@
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
 
-// The families of instructions, one file each: vector_move.cc, vector_compare.cc, vector_float.cc,
-// vector_half.cc, vector_integer.cc, vector_bits.cc. Each returns null for instructions of other families.
+// The families of instructions, one file each: vector_move.cc, vector_compare.cc, vector_convert.cc,
+// vector_float.cc, vector_half.cc, vector_integer.cc, vector_bits.cc. Each returns null for instructions of other families.
 ExecFn SelectMove(VectorOp op, Type t);
 ExecFn SelectCompare(VectorOp op, Type t, VectorFlags f, Compare compare);
+ExecFn SelectConvert(VectorOp op, Type t);
 ExecFn SelectFloat(VectorOp op, Type t, VectorFlags f);
 ExecFn SelectHalf(VectorOp op, Type t);
 ExecFn SelectInteger(VectorOp op, Type t, VectorFlags f);

@@ -24,6 +24,9 @@ enum class VectorOp : uint8_t {
   kSad,
   kDiv,
   kRem,
+  kSqrt,
+  kRcp,
+  kRsqrt,
   kAbs,
   kNeg,
   kMin,
@@ -76,6 +79,18 @@ enum class VectorOp : uint8_t {
   kZext32To64,
   kSext32To64,
   kTrunc64To32,  // between register widths
+  // To the type, with the operand's own width; floats round to nearest.
+  kFromS32,
+  kFromU32,
+  kFromF32,
+  kFromF64,
+  kFromF16,
+  kFromBF16,
+  // From f32 to the type s32.
+  kToNearest,
+  kToZero,
+  kToLower,
+  kToHigher,
   kPack2x16,
   kPack2x32,
   kPack2x64,
