@@ -27,52 +27,108 @@ struct Element {
     StoreRelaxed<M>(pointer, static_cast<M>(lanes[lane]));
   }
 };
+// Programs rely on an access of a whole vector of up to 16 bytes being one access, as it is on the
+// hardware. An aligned access of 16 bytes is one on every CPU with AVX.
+using Vector16 [[gnu::vector_size(16), gnu::may_alias, gnu::aligned(1)]] = uint64_t;
+
+// Copies an access of one lane from or to memory. `bytes` is a power of two of up to 32.
+[[gnu::noinline, gnu::no_sanitize("thread")]] void LoadUnit(uint64_t from, uint64_t bytes,
+                                                            void* out) {
+  switch (bytes) {
+    case 1:
+      *static_cast<uint8_t*>(out) = LoadRelaxed<uint8_t>(from);
+      break;
+    case 2:
+      *static_cast<uint16_t*>(out) = LoadRelaxed<uint16_t>(from);
+      break;
+    case 4:
+      *static_cast<uint32_t*>(out) = LoadRelaxed<uint32_t>(from);
+      break;
+    case 8:
+      *static_cast<uint64_t*>(out) = LoadRelaxed<uint64_t>(from);
+      break;
+    default:
+      for (uint64_t at = 0; at < bytes; at += 16)
+        static_cast<Vector16*>(out)[at / 16] = *reinterpret_cast<const Vector16*>(from + at);
+  }
+}
+[[gnu::noinline, gnu::no_sanitize("thread")]] void StoreUnit(uint64_t to, uint64_t bytes,
+                                                             const void* in) {
+  switch (bytes) {
+    case 2:
+      StoreRelaxed(to, *static_cast<const uint16_t*>(in));
+      break;
+    case 4:
+      StoreRelaxed(to, *static_cast<const uint32_t*>(in));
+      break;
+    case 8:
+      StoreRelaxed(to, *static_cast<const uint64_t*>(in));
+      break;
+    default:
+      for (uint64_t at = 0; at < bytes; at += 16)
+        *reinterpret_cast<Vector16*>(to + at) = static_cast<const Vector16*>(in)[at / 16];
+  }
+}
+
 struct Element128 {
   using Memory = unsigned __int128;
   using LaneType = uint64_t;
   static void Load(uint64_t pointer, uint64_t* lanes, uint32_t lane) {
-    lanes[2 * lane] = LoadRelaxed<uint64_t>(pointer);
-    lanes[2 * lane + 1] = LoadRelaxed<uint64_t>(pointer + 8);
+    LoadUnit(pointer, 16, lanes + 2 * lane);
   }
   static void Store(uint64_t pointer, const uint64_t* lanes, uint32_t lane) {
-    StoreRelaxed<uint64_t>(pointer, lanes[2 * lane]);
-    StoreRelaxed<uint64_t>(pointer + 8, lanes[2 * lane + 1]);
+    StoreUnit(pointer, 16, lanes + 2 * lane);
   }
 };
 
-// Full warps mostly access one address or consecutive ones. The compiler makes vector instructions
-// of the loops for consecutive ones. These loops are not atomic for the compiler, but a vector
-// instruction of x86-64 does not tear an aligned element of up to 8 bytes. So kernels that race see
-// what single accesses would show them, and the thread sanitizer is told not to look.
+// Full warps mostly access one address or consecutive ones. The rows of consecutive accesses are
+// copied in vectors of 16 bytes. The compiler does not know these as atomic, but no CPU with AVX
+// tears an aligned access of a lane in them. So kernels that race see what single accesses would
+// show them, and the thread sanitizer is told not to look.
+[[gnu::no_sanitize("thread")]] inline void CopyRow(void* to, const void* from, size_t bytes) {
+  for (size_t at = 0; at < bytes / 16; ++at)
+    static_cast<Vector16*>(to)[at] = static_cast<const Vector16*>(from)[at];
+}
 
-// Elements of kParts registers for each lane, which begin at `from`.
+// Accesses of kParts registers for each lane, which begin at `from`.
 template <class E, uint32_t kParts>
 [[gnu::noinline, gnu::no_sanitize("thread")]] void LoadRow(const Context& c,
                                                            const int32_t* registers,
                                                            uint64_t from) {
-  typename E::LaneType* d[kParts];
-  for (uint32_t k = 0; k < kParts; ++k) d[k] = c.Dst<typename E::LaneType>(registers[k]);
-  const auto* memory = reinterpret_cast<const typename E::Memory*>(from);
+  using Memory = typename E::Memory;
+  constexpr uint64_t kBytes = kLanes * kParts * sizeof(Memory);
   // The next warp mostly loads what follows.
-  constexpr uint64_t kBytes = kLanes * kParts * sizeof(typename E::Memory);
   for (uint64_t at = kBytes; at < 2 * kBytes; at += 64)
     __builtin_prefetch(reinterpret_cast<const uint8_t*>(from) + at);
+  typename E::LaneType* d[kParts];
+  for (uint32_t k = 0; k < kParts; ++k) d[k] = c.Dst<typename E::LaneType>(registers[k]);
+  if constexpr (kParts == 1 && sizeof(Memory) == sizeof(typename E::LaneType)) {
+    CopyRow(d[0], reinterpret_cast<const void*>(from), kBytes);
+  } else {
+    alignas(16) Memory row[kLanes * kParts];
+    CopyRow(row, reinterpret_cast<const void*>(from), kBytes);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    for (uint32_t k = 0; k < kParts; ++k) d[k][i] = E::Widen(memory[i * kParts + k]);
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      for (uint32_t k = 0; k < kParts; ++k) d[k][i] = E::Widen(row[i * kParts + k]);
+    }
   }
 }
 
 template <class E, uint32_t kParts>
 [[gnu::noinline, gnu::no_sanitize("thread")]] void StoreRow(const Context& c,
                                                             const int32_t* registers, uint64_t to) {
+  using Memory = typename E::Memory;
+  constexpr uint64_t kBytes = kLanes * kParts * sizeof(Memory);
   const typename E::LaneType* b[kParts];
   for (uint32_t k = 0; k < kParts; ++k) b[k] = c.Src<typename E::LaneType>(registers[k]);
-  auto* memory = reinterpret_cast<typename E::Memory*>(to);
-#pragma GCC ivdep
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    for (uint32_t k = 0; k < kParts; ++k)
-      memory[i * kParts + k] = static_cast<typename E::Memory>(b[k][i]);
+  if constexpr (kParts == 1 && sizeof(Memory) == sizeof(typename E::LaneType)) {
+    CopyRow(reinterpret_cast<void*>(to), b[0], kBytes);
+  } else {
+    alignas(16) Memory row[kLanes * kParts];
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      for (uint32_t k = 0; k < kParts; ++k) row[i * kParts + k] = static_cast<Memory>(b[k][i]);
+    }
+    CopyRow(reinterpret_cast<void*>(to), row, kBytes);
   }
 }
 
@@ -91,13 +147,20 @@ template <class E>
                                  uint64_t* pointers) {
   constexpr uint64_t kBytes = sizeof(typename E::Memory);
   const auto load_each = [&] {
-    for (uint32_t k = 0; k < parts; ++k) {
-      auto* d = c.Dst<typename E::LaneType>(registers[k]);
-      if (mask == kFullMask) {
-        for (uint32_t i = 0; i < kLanes; ++i) E::Load(pointers[i] + k * kBytes, d, i);
-      } else {
-        ForEachLane(mask, [&](uint32_t i) { E::Load(pointers[i] + k * kBytes, d, i); });
+    auto* const first = c.Dst<typename E::LaneType>(registers[0]);
+    if (parts > 1) {
+      if constexpr (!std::is_same_v<E, Element128>) {
+        alignas(16) typename E::Memory unit[kMaxParts];
+        ForEachLane(mask, [&](uint32_t i) {
+          LoadUnit(pointers[i], parts * kBytes, unit);
+          for (uint32_t k = 0; k < parts; ++k)
+            c.Dst<typename E::LaneType>(registers[k])[i] = E::Widen(unit[k]);
+        });
       }
+    } else if (mask == kFullMask) {
+      for (uint32_t i = 0; i < kLanes; ++i) E::Load(pointers[i], first, i);
+    } else {
+      ForEachLane(mask, [&](uint32_t i) { E::Load(pointers[i], first, i); });
     }
   };
   if (access == Access::kEach) {
@@ -106,11 +169,10 @@ template <class E>
     SetEach(access, kBytes, pointers);
     load_each();
   } else if (access == Access::kSame) {
-    for (uint32_t k = 0; k < parts; ++k) {
-      auto* d = c.Dst<typename E::LaneType>(registers[k]);
-      E::Load(pointers[0] + k * kBytes, d, 0);
-      std::fill_n(d + 1, kLanes - 1, d[0]);
-    }
+    alignas(16) typename E::Memory unit[kMaxParts];
+    LoadUnit(pointers[0], parts * kBytes, unit);
+    for (uint32_t k = 0; k < parts; ++k)
+      std::fill_n(c.Dst<typename E::LaneType>(registers[k]), kLanes, E::Widen(unit[k]));
   } else if (parts == 1) {
     LoadRow<E, 1>(c, registers, pointers[0]);
   } else if (parts == 2) {
@@ -138,12 +200,20 @@ template <class E>
     }
   }
   if (access != Access::kEach) SetEach(access, parts * kBytes, pointers);
-  const typename E::LaneType* values[kMaxParts];
-  for (uint32_t k = 0; k < parts; ++k) values[k] = c.Src<typename E::LaneType>(registers[k]);
-  // Stores lane by lane: when two lanes write to the same address, the whole vector of one wins.
-  ForEachLane(mask, [&](uint32_t i) {
-    for (uint32_t k = 0; k < parts; ++k) E::Store(pointers[i] + k * kBytes, values[k], i);
-  });
+  if (parts > 1) {
+    if constexpr (!std::is_same_v<E, Element128>) {
+      // Lane by lane: when two lanes write to the same address, the whole vector of one wins.
+      alignas(16) typename E::Memory unit[kMaxParts];
+      ForEachLane(mask, [&](uint32_t i) {
+        for (uint32_t k = 0; k < parts; ++k)
+          unit[k] = static_cast<typename E::Memory>(c.Src<typename E::LaneType>(registers[k])[i]);
+        StoreUnit(pointers[i], parts * kBytes, unit);
+      });
+    }
+    return;
+  }
+  const auto* values = c.Src<typename E::LaneType>(registers[0]);
+  ForEachLane(mask, [&](uint32_t i) { E::Store(pointers[i], values, i); });
 }
 
 template <bool kStore, bool kVector, class E, Reach kReach, bool kAddress64>

@@ -13,9 +13,11 @@
 
 #ifdef DETSHARE_VECTOR_AVX2
 #define DETSHARE_VECTOR_ISA avx2
+#define DETSHARE_SELECTS_LANES true
 #pragma GCC target("avx2,fma,bmi,bmi2,lzcnt,popcnt")
 #else
 #define DETSHARE_VECTOR_ISA base
+#define DETSHARE_SELECTS_LANES false
 #endif
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
@@ -31,6 +33,10 @@ ExecFn SelectInteger(VectorOp op, Type t, VectorFlags f);
 ExecFn SelectBits(VectorOp op, Type t, VectorFlags f);
 
 namespace {
+
+constexpr bool kSelectsLanes = DETSHARE_SELECTS_LANES;  // the CPU has vectors of single conditions
+
+constexpr int kFewLanes = 6;  // one after the other, these take less time than all lanes in vectors
 
 template <class T>
 using Lane = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -63,10 +69,30 @@ __attribute__((always_inline)) inline void ForLanes(uint32_t mask, F f) {
   }
 }
 
+// Sets d[lane] to f(lane) for each lane of `mask`. f() must be defined for other lanes, too: where
+// most lanes are in the mask, computing all 32 in vectors takes less time than computing some.
+template <class D, class F>
+__attribute__((always_inline)) inline void SetLanes(uint32_t mask, D* d, F f) {
+  if (mask == kFullMask) {
+#pragma GCC ivdep
+    for (uint32_t i = 0; i < kLanes; ++i) d[i] = f(i);
+  } else if (kSelectsLanes && __builtin_popcount(mask) > kFewLanes) {
+    const D lanes = mask;
+#pragma GCC ivdep
+    for (uint32_t i = 0; i < kLanes; ++i) d[i] = (lanes >> i & 1) != 0 ? f(i) : d[i];
+  } else {
+    for (uint32_t m = mask; m != 0; m &= m - 1) {
+      const uint32_t i = static_cast<uint32_t>(__builtin_ctz(m));
+      d[i] = f(i);
+    }
+  }
+}
+
+// Returns f(lane) as a bit of each lane of `mask`. The other bits are undefined.
 template <class F>
 __attribute__((always_inline)) inline uint32_t CollectLanes(uint32_t mask, F f) {
   uint32_t result = 0;
-  if (mask == kFullMask) {
+  if (mask == kFullMask || __builtin_popcount(mask) > kFewLanes) {
     for (uint32_t i = 0; i < kLanes; ++i) result |= static_cast<uint32_t>(f(i)) << i;
   } else {
     for (uint32_t m = mask; m != 0; m &= m - 1) {
@@ -83,7 +109,7 @@ template <class D, class A, class Op>
 void Map1(Context& c, const Instr& in, uint32_t mask) {
   Lane<D>* d = c.Dst<Lane<D>>(in.d);
   const Lane<A>* a = c.Src<Lane<A>>(in.a);
-  ForLanes(mask, [=](uint32_t i) { d[i] = Put<D>(Op::Do(Get<A>(a[i]))); });
+  SetLanes(mask, d, [=](uint32_t i) { return Put<D>(Op::Do(Get<A>(a[i]))); });
 }
 
 template <class D, class A, class B, class Op>
@@ -91,7 +117,7 @@ void Map2(Context& c, const Instr& in, uint32_t mask) {
   Lane<D>* d = c.Dst<Lane<D>>(in.d);
   const Lane<A>* a = c.Src<Lane<A>>(in.a);
   const Lane<B>* b = c.Src<Lane<B>>(in.b);
-  ForLanes(mask, [=](uint32_t i) { d[i] = Put<D>(Op::Do(Get<A>(a[i]), Get<B>(b[i]))); });
+  SetLanes(mask, d, [=](uint32_t i) { return Put<D>(Op::Do(Get<A>(a[i]), Get<B>(b[i]))); });
 }
 
 template <class D, class A, class B, class C, class Op>
@@ -100,8 +126,8 @@ void Map3(Context& c, const Instr& in, uint32_t mask) {
   const Lane<A>* a = c.Src<Lane<A>>(in.a);
   const Lane<B>* b = c.Src<Lane<B>>(in.b);
   const Lane<C>* e = c.Src<Lane<C>>(in.c);
-  ForLanes(mask,
-           [=](uint32_t i) { d[i] = Put<D>(Op::Do(Get<A>(a[i]), Get<B>(b[i]), Get<C>(e[i]))); });
+  SetLanes(mask, d,
+           [=](uint32_t i) { return Put<D>(Op::Do(Get<A>(a[i]), Get<B>(b[i]), Get<C>(e[i]))); });
 }
 
 // A type so wide that C++'s promotion to int cannot overflow.

@@ -177,6 +177,81 @@ TEST_CASE("Stores write each lane's element, and the last lane wins, whatever th
   }
 }
 
+// Block 0 writes vectors of equal elements; block 1 counts the vectors whose elements differ. Both
+// stop after `rounds` or as soon as the other has.
+std::string RacingKernel(const std::string& vector, const std::string& registers,
+                         const std::string& first, const std::string& last, bool wide) {
+  const std::string type = wide ? "u64" : "u32", bits = wide ? "b64" : "b32";
+  return R"(
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry race(.param .u64 memory, .param .u64 torn, .param .u32 rounds)
+{
+  .reg .)" +
+         bits + R"( %v<4>;
+  .reg .b32 %r<5>;
+  .reg .b64 %rd<4>;
+  .reg .pred %p;
+  ld.param.u64 %rd1, [memory];
+  ld.param.u64 %rd2, [torn];
+  ld.param.u32 %r1, [rounds];
+  mov.u32 %r2, %tid.x;
+  mad.wide.u32 %rd1, %r2, 16, %rd1;
+  mov.u32 %r2, %ctaid.x;
+  setp.ne.u32 %p, %r2, 0;
+  @%p bra READ;
+WRITE:
+  cvt.)" +
+         type + R"(.u32 %v0, %r1;
+  mov.)" +
+         bits + R"( %v1, %v0;
+  mov.)" +
+         bits + R"( %v2, %v0;
+  mov.)" +
+         bits + R"( %v3, %v0;
+  st.global.)" +
+         vector + " [%rd1], " + registers + R"(;
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p, %r1, 0;
+  @%p bra WRITE;
+  ret;
+READ:
+  ld.volatile.global.)" +
+         vector + " " + registers + R"(, [%rd1];
+  setp.eq.)" +
+         type + " %p, " + first + ", " + last + R"(;
+  @%p bra SAME;
+  red.global.add.u32 [%rd2], 1;
+SAME:
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p, %r1, 0;
+  @%p bra READ;
+  ret;
+}
+)";
+}
+
+TEST_CASE("No access of up to 16 bytes is torn by an access of another block") {
+  Memory memory;
+  auto* const vectors = memory.New<uint8_t>(kThreads * 16 + 16);
+  const uint64_t begin = (reinterpret_cast<uint64_t>(vectors) + 15) / 16 * 16;
+  auto* const torn = memory.New<uint32_t>(1);
+  const std::string texts[] = {RacingKernel("v2.u32", "{%v0, %v1}", "%v0", "%v1", false),
+                               RacingKernel("v4.u32", "{%v0, %v1, %v2, %v3}", "%v0", "%v3", false),
+                               RacingKernel("v2.u64", "{%v0, %v1}", "%v0", "%v1", true)};
+  for (const std::string& text : texts) {
+    Program program(&memory, text);
+    for (const uint32_t threads : {1u, 32u}) {
+      std::memset(vectors, 0, kThreads * 16 + 16);
+      *torn = 0;
+      const Params params = Params().Add(begin).Add(torn).Add(uint32_t{30'000});
+      REQUIRE(program.Run("race", Config(2, threads, params), 2).fault.kind == FaultKind::kNone);
+      CHECK(*torn == 0);
+    }
+  }
+}
+
 constexpr char kLoad[] = R"(
 .version 8.0
 .target sm_90
