@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <random>
 #include <string>
 
 #include "check.h"
@@ -26,7 +27,10 @@ void StepOnGpu(int* values, int factor) {
 }
 
 int main() {
-  const std::string name = "/detshare-program-" + std::to_string(getpid());
+  // Processes of other PID namespaces share the folder.
+  std::random_device random;
+  const std::string name =
+      "/detshare-program-" + std::to_string(random()) + "-" + std::to_string(random());
   const int file = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
   REQUIRE(file >= 0 && ftruncate(file, 1 << 20) == 0);
   void* shared = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
