@@ -1,5 +1,5 @@
-// Kernels that launch kernels: a tree of kernels that sorts, one launch by each thread, and the
-// streams for fire-and-forget and tail launches.
+// Kernels that launch kernels: a tree of kernels that sorts, one launch by each thread, the streams
+// for fire-and-forget and tail launches, and copies and fills.
 #include <algorithm>
 
 #include "check.h"
@@ -65,6 +65,48 @@ __global__ void AskDevice(int* results) {
   results[2] = cudaGetLastError();
 }
 
+constexpr int kBytes = 1 << 16, kPitch = 100, kRows = 8, kSlices = 3;
+
+// Each operation overwrites a part of what the one before wrote.
+__global__ void MoveMemory(char* to, const char* from, cudaError_t* errors) {
+  errors[0] = cudaMemsetAsync(to, 'a', kBytes, 0);
+  errors[1] = cudaMemcpyAsync(to + 33, from, 9'000, cudaMemcpyDeviceToDevice, 0);
+  errors[2] = cudaMemset2DAsync(to + 20'000, kPitch, 'b', 17, kRows, 0);
+  errors[3] = cudaMemcpy2DAsync(to + 20'010, kPitch, from, 60, 50, kRows, cudaMemcpyDefault, 0);
+  const cudaExtent extent = {40, kRows - 1, kSlices - 1};
+  errors[4] = cudaMemset3DAsync({to + 30'000, kPitch, 60, kRows}, 'c', extent, 0);
+  cudaMemcpy3DParms copy = {};
+  copy.srcPtr = {const_cast<char*>(from), 80, 80, 10};
+  copy.srcPos = {3, 2, 1};
+  copy.dstPtr = {to + 30'000, kPitch, 60, kRows};
+  copy.dstPos = {10, 1, 1};
+  copy.extent = extent;
+  copy.kind = cudaMemcpyDeviceToDevice;
+  errors[5] = cudaMemcpy3DAsync(&copy, 0);
+  errors[6] = cudaMemsetAsync(to, 'z', 0, 0);
+  Add<<<1, 1>>>(reinterpret_cast<unsigned long long*>(to + 40'000), 3, 1);  // adds 9
+}
+
+std::vector<char> MovedMemory(const std::vector<char>& from) {
+  std::vector<char> to(kBytes, 'a');
+  std::copy_n(from.begin(), 9'000, to.begin() + 33);
+  for (int y = 0; y < kRows; ++y) std::fill_n(to.begin() + 20'000 + y * kPitch, 17, 'b');
+  for (int y = 0; y < kRows; ++y)
+    std::copy_n(from.begin() + y * 60, 50, to.begin() + 20'010 + y * kPitch);
+  for (int z = 0; z < kSlices - 1; ++z) {
+    for (int y = 0; y < kRows - 1; ++y)
+      std::fill_n(to.begin() + 30'000 + (z * kRows + y) * kPitch, 40, 'c');
+  }
+  for (int z = 0; z < kSlices - 1; ++z) {
+    for (int y = 0; y < kRows - 1; ++y) {
+      std::copy_n(from.begin() + 3 + (y + 2) * 80 + (z + 1) * 800, 40,
+                  to.begin() + 30'010 + (y + 1) * kPitch + (z + 1) * kRows * kPitch);
+    }
+  }
+  to[40'000] += 9;
+  return to;
+}
+
 int main() {
   std::vector<uint32_t> data(kCount);
   uint32_t state = 12345;
@@ -105,6 +147,25 @@ int main() {
   CHECK(cudaDeviceSynchronize());
   std::printf("on the device: device %d, warps of %d, a bad launch is %s\n", results[0], results[1],
               cudaGetErrorName(static_cast<cudaError_t>(results[2])));
+
+  std::vector<char> source(kBytes);
+  for (char& byte : source)
+    byte = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
+  char* memory;
+  CHECK(cudaMalloc(&memory, 2 * kBytes));
+  CHECK(cudaMemcpy(memory + kBytes, source.data(), kBytes, cudaMemcpyDefault));
+  cudaError_t* errors;
+  CHECK(cudaMallocManaged(&errors, 7 * sizeof(*errors)));
+  MoveMemory<<<1, 1>>>(memory, memory + kBytes, errors);
+  CHECK(cudaDeviceSynchronize());
+  for (int i = 0; i < 7; ++i) REQUIRE(errors[i] == cudaSuccess);
+  std::vector<char> moved(kBytes);
+  CHECK(cudaMemcpy(moved.data(), memory, kBytes, cudaMemcpyDefault));
+  REQUIRE(moved == MovedMemory(source));
+  std::printf("a kernel copied and filled\n");
+  CHECK(cudaFree(memory));
+  CHECK(cudaFree(errors));
+
   size_t pending;
   CHECK(cudaDeviceGetLimit(&pending, cudaLimitDevRuntimePendingLaunchCount));
   std::printf("room for %zu pending launches\n", pending);

@@ -1,5 +1,7 @@
 #include "server/backends/soft/ptx/device_runtime.h"
 
+#include <algorithm>
+
 #include "server/backends/soft/ptx/builtins.h"
 #include "server/backends/soft/ptx/memory_access.h"
 
@@ -10,6 +12,8 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 1;
 constexpr int kMemoryAllocation = 2;
+constexpr int kInvalidPitchValue = 12;
+constexpr int kInvalidMemcpyDirection = 21;
 constexpr int kInvalidDeviceFunction = 98;
 constexpr int kNotSupported = 801;
 
@@ -17,6 +21,8 @@ constexpr uint32_t kStreamNonBlocking = 1;   // the only flags of a device's str
 constexpr uint32_t kEventDisableTiming = 2;  // and of its event
 constexpr uint64_t kTailLaunchStream = 3;    // cudaStreamTailLaunch
 constexpr uint64_t kStreamOrEvent = 0x1000;  // the handle of every stream and event
+
+constexpr std::string_view kTransferName = "__detshare_transfer";  // the entry of kTransferKernel
 
 struct RuntimeFunction {
   std::string_view name;
@@ -36,6 +42,12 @@ constexpr RuntimeFunction kFunctions[] = {
     {"PeekAtLastError", Builtin::kPeekAtLastError},
     {"GetDevice", Builtin::kGetDevice},
     {"DeviceGetAttribute", Builtin::kGetDeviceAttribute},
+    {"MemcpyAsync", Builtin::kMemcpyAsync},
+    {"Memcpy2DAsync", Builtin::kMemcpy2DAsync},
+    {"Memcpy3DAsync", Builtin::kMemcpy3DAsync},
+    {"MemsetAsync", Builtin::kMemsetAsync},
+    {"Memset2DAsync", Builtin::kMemset2DAsync},
+    {"Memset3DAsync", Builtin::kMemset3DAsync},
     {"Malloc", Builtin::kDeviceMalloc},
     {"Free", Builtin::kDeviceFree},
 };
@@ -49,9 +61,10 @@ struct alignas(16) LaunchHeader {
   uint32_t dynamic_shared_bytes = 0;
 };
 
-std::array<uint32_t, 3> DimensionsArgument(const Context& c, const CallSite& call, size_t index,
-                                           uint32_t lane) {
-  std::array<uint32_t, 3> value{};
+// An argument that is a structure; zeros if the call has another one in its place.
+template <class T>
+T StructureArgument(const Context& c, const CallSite& call, size_t index, uint32_t lane) {
+  T value{};
   if (index >= call.args.size() || call.args[index].size != sizeof(value)) return value;
   std::memcpy(&value,
               c.frame->params + size_t{c.frame->function->param_area_bytes} * lane +
@@ -84,8 +97,8 @@ uint64_t ParameterBuffer(Context& c, const CallSite& call, uint32_t lane, int* e
   DeviceHeap* const heap = c.unit->launch->services.heap;
   LaunchHeader header;
   header.function = Argument(c, call, 0, lane);
-  header.grid = DimensionsArgument(c, call, 1, lane);
-  header.block = DimensionsArgument(c, call, 2, lane);
+  header.grid = StructureArgument<std::array<uint32_t, 3>>(c, call, 1, lane);
+  header.block = StructureArgument<std::array<uint32_t, 3>>(c, call, 2, lane);
   header.dynamic_shared_bytes = static_cast<uint32_t>(Argument(c, call, 3, lane));
   const int kernel = KernelAt(module, header.function);
   if (kernel < 0) {
@@ -121,6 +134,126 @@ int Launch(Context& c, uint64_t buffer, uint64_t stream, uint32_t lane) {
     return kInvalidValue;
   if (services.heap == nullptr || !services.heap->Free(address)) return kInvalidValue;
   return services.runtime == nullptr ? kNotSupported : services.runtime->Launch(std::move(launch));
+}
+
+// Rows of bytes in memory: `height` of them lie `pitch` bytes apart, and `depth` such slices lie
+// `slice` bytes apart.
+struct Rows {
+  uint64_t address = 0, pitch = 0, slice = 0;
+};
+struct Extent {
+  uint64_t width = 0, height = 1, depth = 1;  // the width is in bytes
+};
+
+// cudaPos, cudaPitchedPtr and cudaMemcpy3DParms
+struct Position {
+  uint64_t x, y, z;
+};
+struct PitchedPointer {
+  uint64_t address, pitch, width, height;
+  Rows rows(const Position& from) const {
+    const uint64_t slice = pitch * height;
+    return {address + from.x + from.y * pitch + from.z * slice, pitch, slice};
+  }
+};
+struct Copy3D {
+  uint64_t from_array;
+  Position from_position;
+  PitchedPointer from;
+  uint64_t to_array;
+  Position to_position;
+  PitchedPointer to;
+  Extent extent;
+  uint32_t kind;
+};
+
+// The parameters of kTransferKernel.
+struct TransferParameters {
+  Rows to, from;
+  Extent extent;
+  uint32_t fills = 0;  // with `value`, instead of copying
+  uint32_t value = 0;
+};
+
+// Whether the rows do not go beyond the last address there is.
+bool EndsInMemory(const Rows& rows, const Extent& extent) {
+  uint64_t end = 0, slices = 0, count = 0;
+  return !__builtin_mul_overflow(extent.height - 1, rows.pitch, &end) &&
+         !__builtin_mul_overflow(extent.depth - 1, rows.slice, &slices) &&
+         !__builtin_add_overflow(end, slices, &end) &&
+         !__builtin_add_overflow(end, extent.width, &end) &&
+         !__builtin_add_overflow(end, rows.address, &end) &&
+         !__builtin_mul_overflow(extent.height, extent.depth, &count);
+}
+
+int LaunchTransfer(Context& c, const TransferParameters& transfer, uint64_t stream) {
+  constexpr uint64_t kThreads = 256, kMaxRows = 4096, kMaxParts = 64;
+  const Extent& extent = transfer.extent;
+  if (transfer.to.pitch < extent.width || transfer.from.pitch < extent.width)
+    return kInvalidPitchValue;
+  // Addresses of shared and local memory mean nothing to another kernel.
+  if (transfer.to.address >= kSharedWindow || transfer.from.address >= kSharedWindow)
+    return kInvalidValue;
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return kSuccess;
+  if (!EndsInMemory(transfer.to, extent) || !EndsInMemory(transfer.from, extent))
+    return kInvalidValue;
+  const ModuleCode& module = *c.unit->launch->module;
+  const auto found = module.kernel_index.find(std::string(kTransferName));
+  DeviceRuntime* const runtime = c.unit->launch->services.runtime;
+  if (found == module.kernel_index.end() || runtime == nullptr) return kNotSupported;
+  ChildLaunch launch;
+  launch.kernel = static_cast<uint32_t>(found->second);
+  const uint64_t parts = extent.width / (16 * kThreads) + 1;
+  launch.grid = {static_cast<uint32_t>(std::min(extent.height * extent.depth, kMaxRows)),
+                 static_cast<uint32_t>(std::min(parts, kMaxParts)), 1};
+  launch.block = {kThreads, 1, 1};
+  launch.tail = stream == kTailLaunchStream;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&transfer);
+  launch.params.assign(bytes, bytes + sizeof(transfer));
+  return runtime->Launch(std::move(launch));
+}
+
+int Copy(Context& c, const Rows& to, const Rows& from, const Extent& extent, uint64_t kind,
+         uint64_t stream) {
+  constexpr uint64_t kMaxKind = 4;  // cudaMemcpyDefault
+  if (kind > kMaxKind) return kInvalidMemcpyDirection;
+  return LaunchTransfer(c, {.to = to, .from = from, .extent = extent}, stream);
+}
+
+int Fill(Context& c, const Rows& to, uint64_t value, const Extent& extent, uint64_t stream) {
+  return LaunchTransfer(c,
+                        {.to = to,
+                         .from = {.pitch = extent.width},
+                         .extent = extent,
+                         .fills = 1,
+                         .value = static_cast<uint32_t>(value)},
+                        stream);
+}
+
+int Transfer(Context& c, const CallSite& call, uint32_t lane) {
+  const auto argument = [&](size_t index) { return Argument(c, call, index, lane); };
+  const uint64_t first = argument(0), second = argument(1), third = argument(2);
+  switch (call.builtin) {
+    case Builtin::kMemcpyAsync:
+      return Copy(c, {first, third}, {second, third}, {third}, argument(3), argument(4));
+    case Builtin::kMemcpy2DAsync:
+      return Copy(c, {first, second}, {third, argument(3)}, {argument(4), argument(5)}, argument(6),
+                  argument(7));
+    case Builtin::kMemcpy3DAsync: {
+      Copy3D copy;
+      if (!ReadGeneric(c, lane, first, sizeof(copy), &copy)) return kInvalidValue;
+      if (copy.from_array != 0 || copy.to_array != 0) return kNotSupported;
+      return Copy(c, copy.to.rows(copy.to_position), copy.from.rows(copy.from_position),
+                  copy.extent, copy.kind, second);
+    }
+    case Builtin::kMemsetAsync:
+      return Fill(c, {first, third}, second, {third}, argument(3));
+    case Builtin::kMemset2DAsync:
+      return Fill(c, {first, second}, third, {argument(3), argument(4)}, argument(5));
+    default:  // kMemset3DAsync
+      return Fill(c, StructureArgument<PitchedPointer>(c, call, 0, lane).rows({}), second,
+                  StructureArgument<Extent>(c, call, 2, lane), argument(3));
+  }
 }
 
 // Creates a stream or an event. Its address is the first argument, its flags are the second.
@@ -175,6 +308,77 @@ Builtin DeviceRuntimeBuiltin(std::string_view name) {
   return Builtin::kUnsupportedRuntime;
 }
 
+bool IsTransfer(Builtin builtin) {
+  return builtin >= Builtin::kMemcpyAsync && builtin <= Builtin::kMemset3DAsync;
+}
+
+bool LaunchesKernel(Builtin builtin) {
+  return builtin == Builtin::kLaunchDevice || IsTransfer(builtin);
+}
+
+// A grid's x counts rows and its y parts of a row.
+const std::string_view kTransferKernel = R"(
+.version 6.0
+.target sm_30
+.address_size 64
+.visible .entry __detshare_transfer(
+  .param .u64 to, .param .u64 to_pitch, .param .u64 to_slice,
+  .param .u64 from, .param .u64 from_pitch, .param .u64 from_slice,
+  .param .u64 width, .param .u64 height, .param .u64 depth, .param .u32 fills, .param .u32 value)
+{
+  .reg .pred %p, %fills;
+  .reg .b32 %value, %r<5>;
+  .reg .b64 %row, %rows, %row_step, %x, %x_begin, %x_step, %width, %height, %y, %z;
+  .reg .b64 %to, %to_row, %from, %from_row, %pitch, %slice;
+  ld.param.u64 %width, [width];
+  ld.param.u64 %height, [height];
+  ld.param.u64 %z, [depth];
+  ld.param.u32 %r0, [fills];
+  setp.ne.u32 %fills, %r0, 0;
+  ld.param.u32 %value, [value];
+  mul.lo.u64 %rows, %height, %z;
+  mov.u32 %r0, %ctaid.x;
+  cvt.u64.u32 %row, %r0;
+  mov.u32 %r0, %nctaid.x;
+  cvt.u64.u32 %row_step, %r0;
+  mov.u32 %r0, %ctaid.y;
+  mov.u32 %r1, %ntid.x;
+  mov.u32 %r2, %tid.x;
+  mad.lo.u32 %r0, %r0, %r1, %r2;
+  cvt.u64.u32 %x_begin, %r0;
+  mov.u32 %r0, %nctaid.y;
+  mul.wide.u32 %x_step, %r0, %r1;
+ROW:
+  setp.ge.u64 %p, %row, %rows;
+  @%p ret;
+  div.u64 %z, %row, %height;
+  rem.u64 %y, %row, %height;
+  ld.param.u64 %to_row, [to];
+  ld.param.u64 %pitch, [to_pitch];
+  ld.param.u64 %slice, [to_slice];
+  mad.lo.u64 %to_row, %y, %pitch, %to_row;
+  mad.lo.u64 %to_row, %z, %slice, %to_row;
+  ld.param.u64 %from_row, [from];
+  ld.param.u64 %pitch, [from_pitch];
+  ld.param.u64 %slice, [from_slice];
+  mad.lo.u64 %from_row, %y, %pitch, %from_row;
+  mad.lo.u64 %from_row, %z, %slice, %from_row;
+  mov.u64 %x, %x_begin;
+BYTE:
+  setp.ge.u64 %p, %x, %width;
+  @%p bra NEXT;
+  add.u64 %from, %from_row, %x;
+  @!%fills ld.global.u8 %value, [%from];
+  add.u64 %to, %to_row, %x;
+  st.global.u8 [%to], %value;
+  add.u64 %x, %x, %x_step;
+  bra BYTE;
+NEXT:
+  add.u64 %row, %row, %row_step;
+  bra ROW;
+}
+)";
+
 void ExecDeviceRuntime(Context& c, const CallSite& call, uint32_t mask) {
   ForEachLane(mask, [&](uint32_t lane) {
     int error = kSuccess;
@@ -189,6 +393,14 @@ void ExecDeviceRuntime(Context& c, const CallSite& call, uint32_t mask) {
         break;
       case Builtin::kLaunchDevice:
         error = Launch(c, Argument(c, call, 0, lane), Argument(c, call, 1, lane), lane);
+        break;
+      case Builtin::kMemcpyAsync:
+      case Builtin::kMemcpy2DAsync:
+      case Builtin::kMemcpy3DAsync:
+      case Builtin::kMemsetAsync:
+      case Builtin::kMemset2DAsync:
+      case Builtin::kMemset3DAsync:
+        error = Transfer(c, call, lane);
         break;
       case Builtin::kCreateStream:
         error = Create(c, call, lane, kStreamNonBlocking);

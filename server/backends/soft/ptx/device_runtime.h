@@ -15,6 +15,14 @@ namespace detshare::soft::ptx {
 // software GPU does not have return cudaErrorNotSupported, or a null pointer.
 Builtin DeviceRuntimeBuiltin(std::string_view name);
 
+// Whether the builtin is a kernel's launch, or a copy or fill, which are kernels here as they are in
+// NVIDIA's device runtime.
+bool LaunchesKernel(Builtin builtin);
+// Whether the builtin launches the kernel of kTransferKernel. A module that calls it contains that
+// kernel.
+bool IsTransfer(Builtin builtin);
+extern const std::string_view kTransferKernel;  // a PTX text
+
 void ExecDeviceRuntime(Context& c, const CallSite& call, uint32_t mask);
 
 }  // namespace detshare::soft::ptx

@@ -49,6 +49,12 @@ enum class Builtin : uint8_t {
   kGetDeviceAttribute,
   kDeviceMalloc,
   kDeviceFree,
+  kMemcpyAsync,
+  kMemcpy2DAsync,
+  kMemcpy3DAsync,
+  kMemsetAsync,
+  kMemset2DAsync,
+  kMemset3DAsync,
   kUnsupportedRuntime,
 };
 

@@ -48,6 +48,13 @@ std::string Name(std::string_view name) {
   return out;
 }
 
+// Whether a text declares a copy or a fill of the device runtime.
+bool CallsTransfer(const ModuleAst& ast) {
+  return std::any_of(ast.functions.begin(), ast.functions.end(), [](const FunctionAst& function) {
+    return IsTransfer(DeviceRuntimeBuiltin(function.name));
+  });
+}
+
 // Makes one ModuleCode from several syntax trees. Names that are not visible are local to their
 // text.
 class Linker {
@@ -158,7 +165,7 @@ class Linker {
         const Builtin builtin = BuiltinOf(f.name);
         if (builtin == Builtin::kNone) continue;
         symbols.emplace(f.name, Symbol{Symbol::Kind::kBuiltin, static_cast<uint32_t>(builtin), 0});
-        if (builtin == Builtin::kLaunchDevice) code_->launches_kernels = true;
+        if (LaunchesKernel(builtin)) code_->launches_kernels = true;
       }
       for (const Variable& v : asts_[m].variables) {
         if (!v.is_extern || v.space == Space::kShared || symbols.count(v.name) != 0) continue;
@@ -371,6 +378,11 @@ absl::StatusOr<std::unique_ptr<Module>> Module::Link(
     if (!ast.ok()) return ast.status();
     if (ast->version == 0) return absl::InvalidArgumentError("PTX: no .version directive");
     if (ast->target == 0) return absl::InvalidArgumentError("PTX: no .target directive");
+    asts.push_back(*std::move(ast));
+  }
+  if (std::any_of(asts.begin(), asts.end(), CallsTransfer)) {
+    absl::StatusOr<ModuleAst> ast = ParsePtx(kTransferKernel);
+    if (!ast.ok()) return ast.status();
     asts.push_back(*std::move(ast));
   }
   absl::StatusOr<std::unique_ptr<ModuleCode>> code = Linker(std::move(asts)).Run();

@@ -1,5 +1,7 @@
 // Kernels that launch kernels, as the interpreter passes their launches on.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "tests/server/backends/soft/ptx/ptx_harness.h"
 
@@ -17,8 +19,11 @@ constexpr char kText[] = R"(
 .extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 p, .param .b64 s);
 .extern .func (.param .b32 r) __cudaCDP2StreamCreateWithFlags(.param .b64 p, .param .b32 f);
 .extern .func (.param .b32 r) __cudaCDP2GetLastError();
-.extern .func (.param .b32 r) __cudaCDP2MemsetAsync
-  (.param .b64 p, .param .b32 v, .param .b64 n, .param .b64 s);
+.extern .func (.param .b32 r) __cudaCDP2MemcpyAsync
+  (.param .b64 to, .param .b64 from, .param .b64 n, .param .b32 kind, .param .b64 s);
+.extern .func (.param .b32 r) __cudaCDP2Memset2DAsync
+  (.param .b64 p, .param .b64 pitch, .param .b32 v, .param .b64 w, .param .b64 h, .param .b64 s);
+.extern .func (.param .b32 r) __cudaCDP2DeviceGetCacheConfig(.param .b64 p);
 
 .visible .entry child(.param .u64 x, .param .u32 y) { ret; }
 .func (.param .b32 r) other(.param .b32 x) {
@@ -135,17 +140,61 @@ LAST:
   {
     .param .b64 p0;
     st.param.b64 [p0], %rd1;
-    .param .b32 p1;
-    st.param.b32 [p1], 0;
-    .param .b64 p2;
-    st.param.b64 [p2], 8;
-    .param .b64 p3;
-    st.param.b64 [p3], 0;
     .param .b32 r;
-    call (r), __cudaCDP2MemsetAsync, (p0, p1, p2, p3);
+    call (r), __cudaCDP2DeviceGetCacheConfig, (p0);
     ld.param.b32 %r3, [r];
   }
   st.global.u32 [%rd1+16], %r3;
+  ret;
+}
+
+// Copies, and fills rows with 5 in the stream 3. Stores the results.
+.visible .entry transfer(.param .u64 out, .param .u64 to, .param .u64 from, .param .u64 bytes,
+                         .param .u32 kind, .param .u64 pitch, .param .u64 height)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<8>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u64 %rd2, [to];
+  ld.param.u64 %rd3, [from];
+  ld.param.u64 %rd4, [bytes];
+  ld.param.u32 %r1, [kind];
+  ld.param.u64 %rd5, [pitch];
+  ld.param.u64 %rd6, [height];
+  {
+    .param .b64 p0;
+    st.param.b64 [p0], %rd2;
+    .param .b64 p1;
+    st.param.b64 [p1], %rd3;
+    .param .b64 p2;
+    st.param.b64 [p2], %rd4;
+    .param .b32 p3;
+    st.param.b32 [p3], %r1;
+    .param .b64 p4;
+    st.param.b64 [p4], 0;
+    .param .b32 r;
+    call (r), __cudaCDP2MemcpyAsync, (p0, p1, p2, p3, p4);
+    ld.param.b32 %r2, [r];
+  }
+  st.global.u32 [%rd1], %r2;
+  {
+    .param .b64 p0;
+    st.param.b64 [p0], %rd2;
+    .param .b64 p1;
+    st.param.b64 [p1], %rd5;
+    .param .b32 p2;
+    st.param.b32 [p2], 5;
+    .param .b64 p3;
+    st.param.b64 [p3], %rd4;
+    .param .b64 p4;
+    st.param.b64 [p4], %rd6;
+    .param .b64 p5;
+    st.param.b64 [p5], 3;
+    .param .b32 r;
+    call (r), __cudaCDP2Memset2DAsync, (p0, p1, p2, p3, p4, p5);
+    ld.param.b32 %r3, [r];
+  }
+  st.global.u32 [%rd1+4], %r3;
   ret;
 }
 )";
@@ -248,6 +297,84 @@ TEST_CASE_METHOD(LaunchFixture,
   CHECK(out[2] == 0);
   CHECK(out[3] == kInvalidValue);
   CHECK(out[4] == kNotSupported);
+}
+
+struct Transfer {
+  uint64_t bytes = 8;
+  uint32_t kind = 4;
+  uint64_t pitch = 8, height = 2;
+};
+
+struct TransferFixture : LaunchFixture {
+  // Returns the results of the copy and of the fill.
+  std::pair<int, int> Run(uint64_t to, uint64_t from, const Transfer& transfer) {
+    recorder.launches.clear();
+    int32_t* const out = memory.New<int32_t>(2);
+    const Params params = Params()
+                              .Add(reinterpret_cast<uint64_t>(out))
+                              .Add(to)
+                              .Add(from)
+                              .Add(transfer.bytes)
+                              .Add(transfer.kind)
+                              .Add(transfer.pitch)
+                              .Add(transfer.height);
+    REQUIRE(program.Run("transfer", Config(1, 1, params)).fault.kind == FaultKind::kNone);
+    return {out[0], out[1]};
+  }
+  FaultKind RunLaunched(const ChildLaunch& launch) {
+    LaunchConfig config;
+    config.grid = launch.grid;
+    config.block = launch.block;
+    config.params = launch.params;
+    return program.Run(program.module().kernels()[launch.kernel].name, config).fault.kind;
+  }
+};
+
+TEST_CASE_METHOD(TransferFixture, "Copies and fills are launches of a kernel of the module") {
+  auto* const bytes = memory.New<uint8_t>(20'000);
+  auto* const from = memory.New<uint8_t>(20'000);
+  std::fill_n(bytes, 20'000, 0);
+  for (int i = 0; i < 20'000; ++i) from[i] = static_cast<uint8_t>(1 + i % 251);
+  const auto results = Run(reinterpret_cast<uint64_t>(bytes + 1), reinterpret_cast<uint64_t>(from),
+                           {.bytes = 9'000, .pitch = 9'500, .height = 2});
+  CHECK(results == std::pair(0, 0));
+  REQUIRE(recorder.launches.size() == 2);
+  CHECK_FALSE(recorder.launches[0].tail);
+  CHECK(recorder.launches[1].tail);
+  REQUIRE(RunLaunched(recorder.launches[0]) == FaultKind::kNone);
+  CHECK(bytes[0] == 0);
+  CHECK(std::equal(from, from + 9'000, bytes + 1));
+  CHECK(std::count(bytes + 9'001, bytes + 20'000, 0) == 10'999);
+  REQUIRE(RunLaunched(recorder.launches[1]) == FaultKind::kNone);
+  CHECK(std::count(bytes + 1, bytes + 9'001, 5) == 9'000);
+  CHECK(std::count(bytes + 9'001, bytes + 9'501, 0) == 500);
+  CHECK(std::count(bytes + 9'501, bytes + 18'501, 5) == 9'000);
+  CHECK(std::count(bytes + 18'501, bytes + 20'000, 0) == 1'499);
+}
+
+TEST_CASE_METHOD(TransferFixture,
+                 "Copies and fills with nonsense are refused, or their kernel faults") {
+  constexpr int kInvalidPitch = 12, kInvalidDirection = 21;
+  const uint64_t word = reinterpret_cast<uint64_t>(memory.New<uint64_t>(1));
+  const auto run = [&](const Transfer& transfer) { return Run(word, word, transfer); };
+  CHECK(run({.kind = 5}) == std::pair(kInvalidDirection, 0));
+  CHECK(run({.pitch = 7}) == std::pair(0, kInvalidPitch));
+  CHECK(run({.bytes = 0}) == std::pair(0, 0));
+  CHECK(recorder.launches.empty());
+  CHECK(run({.height = 0}) == std::pair(0, 0));
+  CHECK(recorder.launches.size() == 1);
+  const uint64_t shared = uint64_t{1} << 48;
+  CHECK(Run(shared, word, {}) == std::pair(kInvalidValue, kInvalidValue));
+  CHECK(Run(word, shared, {}) == std::pair(kInvalidValue, 0));
+  // Rows beyond the last address there is.
+  CHECK(run({.bytes = ~uint64_t{0}, .pitch = ~uint64_t{0}}) ==
+        std::pair(kInvalidValue, kInvalidValue));
+  CHECK(run({.pitch = uint64_t{1} << 60, .height = 17}) == std::pair(0, kInvalidValue));
+  // Memory that the session does not have.
+  CHECK(run({.bytes = 9, .pitch = 9}) == std::pair(0, 0));
+  REQUIRE(recorder.launches.size() == 2);
+  for (const ChildLaunch& launch : recorder.launches)
+    CHECK(RunLaunched(launch) == FaultKind::kIllegalAddress);
 }
 
 TEST_CASE("Without a runtime, launches return an error") {
