@@ -27,8 +27,9 @@ struct Element {
     StoreRelaxed<M>(pointer, static_cast<M>(lanes[lane]));
   }
 };
-// Programs rely on an access of a whole vector of up to 16 bytes being one access, as it is on the
-// hardware. An aligned access of 16 bytes is one on every CPU with AVX.
+
+// Programs rely on an access to a vector of up to 16 bytes being one access, as it is on the
+// hardware. On every CPU with AVX, an aligned access of 16 bytes is one.
 using Vector16 [[gnu::vector_size(16), gnu::may_alias, gnu::aligned(1)]] = uint64_t;
 
 // Copies an access of one lane from or to memory. `bytes` is a power of two of up to 32.
@@ -135,7 +136,7 @@ template <class E, uint32_t kParts>
 // The code after the check of an access does not depend on the kind of its address, so it is
 // compiled once for each element. `parts` registers of each lane are loaded or stored.
 
-// Makes an access to one address or to consecutive ones out of accesses of each lane.
+// Sets the pointer of each lane, for an access to one address or to consecutive ones.
 inline void SetEach(Access access, uint64_t bytes, uint64_t* pointers) {
   const uint64_t step = access == Access::kConsecutive ? bytes : 0;
   for (uint32_t i = 1; i < kLanes; ++i) pointers[i] = pointers[0] + i * step;

@@ -165,7 +165,8 @@ inline std::optional<uint64_t> BaseOf(Context& c, const AddressBounds& bounds, u
   return std::nullopt;
 }
 
-// Counts the sectors as if the lanes accessed them in the order of their addresses.
+// Counts the sectors from the lowest address to the highest, but at most those that the lanes access
+// each on its own.
 inline void CountGlobal(const Context& c, const AddressBounds& bounds, uint32_t mask,
                         uint64_t bytes, uint64_t align, bool write) {
   const auto [low, high, bits] = bounds;

@@ -13,17 +13,16 @@
 
 #ifdef DETSHARE_VECTOR_AVX2
 #define DETSHARE_VECTOR_ISA avx2
-#define DETSHARE_SELECTS_LANES true
 #pragma GCC target("avx2,fma,bmi,bmi2,lzcnt,popcnt")
 #else
 #define DETSHARE_VECTOR_ISA base
-#define DETSHARE_SELECTS_LANES false
 #endif
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
 
 // The families of instructions, one file each: vector_move.cc, vector_compare.cc, vector_convert.cc,
-// vector_float.cc, vector_half.cc, vector_integer.cc, vector_bits.cc. Each returns null for instructions of other families.
+// vector_float.cc, vector_half.cc, vector_integer.cc, vector_bits.cc. Each returns null for
+// instructions of other families.
 ExecFn SelectMove(VectorOp op, Type t);
 ExecFn SelectCompare(VectorOp op, Type t, VectorFlags f, Compare compare);
 ExecFn SelectConvert(VectorOp op, Type t);
@@ -34,7 +33,12 @@ ExecFn SelectBits(VectorOp op, Type t, VectorFlags f);
 
 namespace {
 
-constexpr bool kSelectsLanes = DETSHARE_SELECTS_LANES;  // the CPU has vectors of single conditions
+// Whether the CPU can store some lanes of a vector.
+#ifdef DETSHARE_VECTOR_AVX2
+constexpr bool kSelectsLanes = true;
+#else
+constexpr bool kSelectsLanes = false;
+#endif
 
 constexpr int kFewLanes = 6;  // one after the other, these take less time than all lanes in vectors
 
