@@ -221,8 +221,9 @@ absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wante
     missed_ = 0;
     return FittingInstance(wanted, refused);
   }
-  // Beside other processes, a session with urgent work has no turn for a launch in the ordinary group.
-  const bool must = entity->shares_device() && &wanted == coroutine_.device().urgent();
+  // Urgent work never waits for a launch in the ordinary group. The session has no turn for it there
+  // beside other processes, and such waits may keep the device (docs/preemption.md).
+  const bool must = &wanted == coroutine_.device().urgent();
   if ((must || ++missed_ > kMaxMissed) && CanStartOn(wanted)) {
     missed_ = 0;
     return FittingInstance(wanted, refused);

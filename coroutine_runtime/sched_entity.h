@@ -188,8 +188,6 @@ class alignas(64) SchedEntity {
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }
-  // Whether ordinary work waits for the process's turn on the device, and urgent work does not.
-  bool shares_device() const { return assignment_.shares_device; }
   // The session is bound to the urgent time-slice group or to the ordinary one. Never changes.
   void NoteBoundTo(bool urgent) {
     std::atomic<bool>& figure = urgent ? figures_.bound_urgent : figures_.bound_ordinary;
@@ -239,12 +237,18 @@ class alignas(64) SchedEntity {
   void NoteTime(Nanoseconds time) { timed_.Add(time); }
   // Parked work can make progress from this call on.
   void Resumed(Nanoseconds estimate);
+  // Work that was submitted before it was followed is still in flight.
+  void Adopted(Nanoseconds estimate) { AddToBurst(estimate); }
   // The client has the result for which it waited: bytes that were copied to the host.
   void ResultRead();
   // Work is complete.
   void Completed(Nanoseconds estimate);
   // Work is still in flight. Called every few milliseconds meanwhile.
-  void Proceed() { device_turn_.Proceed(); }
+  void Proceed() {
+    // Work that did not wait for its turn waits for it in the hardware.
+    if (in_flight_ > 0) MayEnter();
+    device_turn_.Proceed();
+  }
   // No work that counts is in flight any more.
   void Idle();
   // The work is no longer followed. Forgets all work in flight.

@@ -23,6 +23,11 @@ std::array<double, 5> TransferRates(const DeviceProperties& properties) {
   return {kBus, kBus, memory / 2, kLink, memory};
 }
 
+// What work counts of which only is known that it is not complete.
+constexpr Nanoseconds kUnknownWork = 1;
+// How often the device is asked whether such work is complete.
+constexpr Nanoseconds kEarlierPeriod = policy::kMillisecond;
+
 // The duration of a transfer of no bytes.
 constexpr Nanoseconds kTransferStart = 1'500;
 
@@ -141,7 +146,18 @@ void WorkAccount::ResumeParked() {
   }
 }
 
+void WorkAccount::AdoptEarlier() {
+  earlier_ = space_.Busy();
+  earlier_looked_at_ = entity().Now();
+  if (earlier_) entity().Adopted(kUnknownWork);
+}
+
 void WorkAccount::TakeProgress() {
+  if (earlier_ && entity().Now() - earlier_looked_at_ >= kEarlierPeriod) [[unlikely]] {
+    earlier_ = space_.Busy();
+    earlier_looked_at_ = entity().Now();
+    if (!earlier_) entity().Completed(kUnknownWork);
+  }
   if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
     entity().Completed(complete);
   }
@@ -165,16 +181,17 @@ bool WorkAccount::MakeRoom() {
 void WorkAccount::Watch(bool pause) {
   entity().Update();
   if (entity().followed() && space_.fault().ok()) {
+    if (!std::exchange(followed_, true)) AdoptEarlier();
     ResumeParked();
     if (pause || observed_) FenceAll();
     read_awaited_ |= observed_;
     TakeProgress();
-    if (in_flight_.empty() && unfenced_.empty()) {
+    if (in_flight_.empty() && unfenced_.empty() && !earlier_) {
       entity().Idle();
     } else {
       entity().Proceed();
     }
-  } else if (watching() || !unfenced_.empty() || !parked_.empty()) {
+  } else if (followed_ || watching() || !unfenced_.empty() || !parked_.empty()) {
     Forget();
   }
   entity().NotifyScheduler();
@@ -190,6 +207,7 @@ void WorkAccount::Forget() {
   parked_.clear();
   timer_.Forget();
   in_flight_.Clear();
+  followed_ = earlier_ = false;
   read_ = {};
   entity().Forget();
 }

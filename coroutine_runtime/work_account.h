@@ -9,6 +9,10 @@
 // no fence (SchedEntity::fence_every()), when the entity has no room for more work, and when the
 // client waits or pauses.
 //
+// Work may be running when it begins to be followed: a session was alone, and another process comes.
+// It counts until all work of the session is complete. Otherwise nobody would know of it, and it would
+// have no turn on the device.
+//
 // Work is parked while an earlier wait of its stream is not over, if that wait is for the client or
 // for another session. Such a wait may take for ever, so parked work does not count as progress.
 //
@@ -76,7 +80,7 @@ class WorkAccount {
   // should be detected. Requires an entity.
   void Watch(bool pause);
   // Whether Watch() may have something to detect even without a new operation.
-  bool watching() const { return !in_flight_.empty() || !timer_.empty(); }
+  bool watching() const { return !in_flight_.empty() || earlier_ || !timer_.empty(); }
   // Drops all work from the account, and ends the entity's knowledge of it. Requires an entity.
   void Forget();
 
@@ -86,6 +90,7 @@ class WorkAccount {
   void PutFence(LogicalStream& stream);
   void FenceAll();
   void ResumeParked();
+  void AdoptEarlier();
   void TakeProgress();
   void TakeRead();
 
@@ -100,6 +105,9 @@ class WorkAccount {
   FencePoint read_;                       // behind the latest copy to the host
   bool read_awaited_ = false;             // the client waits for it
   bool observed_ = false;                 // NoteObserved() was called since the last operation
+  bool followed_ = false;                 // at the last Watch()
+  bool earlier_ = false;                  // work that began before it was followed may be in flight
+  Nanoseconds earlier_looked_at_ = 0;     // when the device was asked about it
 };
 
 }  // namespace detshare

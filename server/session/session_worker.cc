@@ -58,12 +58,11 @@ constexpr microseconds kThrottledSleep(20);
 // The sleep time while the queued work takes too much memory. Nothing wakes the worker when some of
 // it ends. What is queued lasts the device much longer than this.
 constexpr milliseconds kFullSleep(1);
-// Faults do not wake the worker either. The worker checks for faults every kActiveSleep until
-// kActiveTime after the last work, then every kRestlessSleep until all work is known to be
-// complete.
+// Faults and the scheduler do not wake the worker either. It looks at them every kActiveSleep until
+// kActiveTime after the last work, then every kRestlessSleep until all work is known to be complete.
 constexpr milliseconds kActiveSleep(5);
 constexpr seconds kActiveTime(2);
-constexpr seconds kRestlessSleep(1);
+constexpr milliseconds kRestlessSleep(50);
 // The longest time from the removal of a session's file to the order to end.
 constexpr seconds kStopTimeout(1);
 

@@ -87,9 +87,10 @@ class FakeAddressSpace final : public AddressSpace {
   absl::Status UnregisterHost(void*) override { return absl::OkStatus(); }
   bool Contains(DeviceAddress, uint64_t, bool) const override { return true; }
   absl::Status fault() const override { return fault_result; }
-  bool Busy() const override { return false; }
+  bool Busy() const override { return busy; }
   void Abandon() override {}
 
+  bool busy = false;
   absl::Status fault_result;
   std::map<DeviceAddress, uint64_t> mapped;
   int maps = 0, unmaps = 0;

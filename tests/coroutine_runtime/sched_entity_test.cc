@@ -247,29 +247,67 @@ TEST_CASE_METHOD(Entity, "A budget that is used up throttles as such, and is new
   CHECK(entity.report().throttled_since == 0);
 }
 
-TEST_CASE("A session without work does not wait for the turn of its process any more") {
+// A session that shares the device with another process.
+struct BesideProcess {
   FakeDevice device;
   ManualClock clock;
-  clock.Advance(policy::kSecond);
   EnginePage page, other;
   EnginePeers peers;
-  peers.own_id = 1;
-  AddPeer(peers, 2, other);
-  DeviceTurn turn(page.devices[0].turn, peers, 0, clock, [](bool) {});
+  DeviceTurn turn{page.devices[0].turn, peers, 0, clock, [this](bool keep) { keeps = keep; }};
   SchedBoard board;
-  board.turn = &turn;
-  DurationTable durations(device.properties().sm_count);
-  SchedEntity entity(board, durations, clock, [] {});
-  SchedEntity::Assignment assignment;
-  assignment.followed = assignment.shares_device = true;
-  entity.Publish(std::move(assignment));
-  entity.Update();
-  other.devices[0].turn.ticket = 1;  // the other process has the device
-  entity.Started(100, true);
-  CHECK(page.devices[0].turn.ticket != 0);
-  entity.Completed(100);
-  entity.Idle();
-  CHECK(page.devices[0].turn.ticket == 0);
+  DurationTable durations{device.properties().sm_count};
+  std::unique_ptr<SchedEntity> entity;
+  bool keeps = false;
+
+  BesideProcess() {
+    clock.Advance(policy::kSecond);
+    peers.own_id = 1;
+    AddPeer(peers, 2, other);
+    board.turn = &turn;
+    entity = std::make_unique<SchedEntity>(board, durations, clock, [] {});
+    SchedEntity::Assignment assignment;
+    assignment.followed = assignment.shares_device = true;
+    entity->Publish(std::move(assignment));
+    entity->Update();
+    other.devices[0].turn.ticket = 1;  // the other process has the device
+  }
+  const TurnWords& words() const { return page.devices[0].turn; }
+};
+
+TEST_CASE_METHOD(BesideProcess,
+                 "A session without work does not wait for the turn of its process any more") {
+  entity->Started(100, true);
+  CHECK(words().ticket != 0);
+  entity->Completed(100);
+  entity->Idle();
+  CHECK(words().ticket == 0);
+}
+
+TEST_CASE_METHOD(BesideProcess,
+                 "Work that is in the hardware when another process comes takes its turns there") {
+  entity->Adopted(1);
+  CHECK(words().ticket != 0);
+  entity->Proceed();
+  other.devices[0].turn.ticket = 0;
+  entity->Proceed();  // it has the turn
+  other.devices[0].turn.ticket = static_cast<uint64_t>(clock.NowNanoseconds());
+  clock.Advance(DeviceTurn::kLength);
+  entity->Proceed();
+  CHECK(words().overruns == 0);
+  clock.Advance(DeviceTurn::kGrace);
+  entity->Proceed();
+  CHECK(words().overruns == 1);
+  CHECK(words().ticket > other.devices[0].turn.ticket);
+  // A turn beside work of the other process that overruns: then this one stops it.
+  other.devices[0].turn.overruns = 1;
+  other.devices[0].turn.ticket = words().ticket + 1;
+  entity->Proceed();
+  CHECK(words().overruns == 0);
+  CHECK(keeps);
+  entity->Completed(1);
+  entity->Idle();
+  CHECK(words().ticket == 0);
+  CHECK_FALSE(keeps);
 }
 
 TEST_CASE_METHOD(Entity, "A session that is forgotten leaves nothing on the board") {

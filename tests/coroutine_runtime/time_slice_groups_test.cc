@@ -58,7 +58,6 @@ struct GroupFixture {
     assignment.partitions = {low.get(), &device.whole(), device.urgent()};
     assignment.migrate_every = migrate_every;
     assignment.prepare = prepare;
-    assignment.shares_device = shares_device;
     entity.Publish(assignment);
     if (coroutine->entity() == nullptr) coroutine->Attach(entity);
     REQUIRE(coroutine->MayRun());
@@ -112,7 +111,6 @@ struct GroupFixture {
   }
 
   absl::InlinedVector<Partition*, 4> prepare;
-  bool shares_device = false;
 };
 
 // ---- a session moves
@@ -462,9 +460,6 @@ TEST_CASE_METHOD(GroupFixture, "A graph has an instance in each group in which i
   LaunchGraph();
   CHECK_FALSE(Last().urgent);
   Give(/*urgent=*/true);
-  LaunchGraph();  // with the instance that is there
-  CHECK_FALSE(Last().urgent);
-  CHECK(coroutine->MakeReady());
   LaunchGraph();
   CHECK(Last().urgent);
   Give(/*urgent=*/false);
@@ -485,10 +480,7 @@ TEST_CASE_METHOD(GroupFixture, "A graph has an instance in each group in which i
   device.RunAll();
 }
 
-TEST_CASE_METHOD(
-    GroupFixture,
-    "Beside other processes, a graph of an urgent session never runs in the other group") {
-  shares_device = true;
+TEST_CASE_METHOD(GroupFixture, "A graph of an urgent session never runs in the other group") {
   Give(/*urgent=*/false);
   MakeGraph(Node(graph_kernel));
   LaunchGraph();
@@ -496,8 +488,18 @@ TEST_CASE_METHOD(
   Give(/*urgent=*/true);
   LaunchGraph();
   CHECK(Last().urgent);
-  // Ordinary work has its turn, so it takes the instance that is there.
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(GroupFixture,
+                 "A graph stays in the urgent group until it is ready in the other one") {
+  Give(/*urgent=*/true);
+  MakeGraph(Node(graph_kernel));
+  LaunchGraph();
   Give(/*urgent=*/false);
+  LaunchGraph();
+  CHECK(Last().urgent);
+  CHECK(coroutine->MakeReady());
   LaunchGraph();
   CHECK_FALSE(Last().urgent);
   device.RunAll();
@@ -524,8 +526,6 @@ TEST_CASE_METHOD(GroupFixture, "A graph that needs all SMs gets an instance in e
   CHECK(Last().first_sm == 0);
   CHECK_FALSE(Last().urgent);
   Give(/*urgent=*/true, low.get());
-  LaunchGraph();
-  CHECK(coroutine->MakeReady());
   LaunchGraph();
   CHECK(Last().urgent);
   Give(/*urgent=*/false, low.get());
@@ -557,8 +557,6 @@ TEST_CASE_METHOD(GroupFixture, "A bound kernel in a graph ends the instances of 
   const int64_t ordinary = LaunchGraph(1);
   Give(/*urgent=*/true);
   SECTION("that has an instance in both groups") {
-    LaunchGraph(1);
-    CHECK(coroutine->MakeReady());
     LaunchGraph(1);
     CHECK(device.graphs.size() == 2);
   }

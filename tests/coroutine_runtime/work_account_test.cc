@@ -43,6 +43,12 @@ struct Followed {
     coroutine->Attach(entity);
     REQUIRE(coroutine->CreateStream(1, 1, {.non_blocking = true}).ok());
   }
+  // Publishes the assignment again.
+  void Follow(bool followed) {
+    SchedEntity::Assignment assignment = entity.assignment();
+    assignment.followed = followed;
+    entity.Publish(std::move(assignment));
+  }
   ~Followed() { coroutine->Detach(); }
 };
 
@@ -54,6 +60,37 @@ TEST_CASE_METHOD(Followed, "The account watches work until it is complete") {
   device.RunAll();
   coroutine->WatchWork(/*pause=*/true);
   CHECK_FALSE(coroutine->watching_work());
+}
+
+TEST_CASE_METHOD(Followed, "Work from before it was followed counts until it is complete") {
+  auto& fake_space = static_cast<FakeAddressSpace&>(*space);
+  Follow(false);
+  coroutine->WatchWork(/*pause=*/true);
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  fake_space.busy = GENERATE(true, false);
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK_FALSE(coroutine->watching_work());
+  Follow(true);
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(coroutine->watching_work() == fake_space.busy);
+  CHECK((entity.in_flight() > 0) == fake_space.busy);
+  CHECK(entity.report().has_work == fake_space.busy);
+  SECTION("which is looked at now and then") {
+    clock.Advance(policy::kMillisecond);
+    coroutine->WatchWork(/*pause=*/false);
+    CHECK(coroutine->watching_work() == fake_space.busy);
+    fake_space.busy = false;
+    clock.Advance(policy::kMillisecond);
+    coroutine->WatchWork(/*pause=*/false);
+  }
+  SECTION("or it is not followed again") {
+    Follow(false);
+    coroutine->WatchWork(/*pause=*/false);
+  }
+  CHECK_FALSE(coroutine->watching_work());
+  CHECK(entity.in_flight() == 0);
+  CHECK_FALSE(entity.report().has_work);
+  device.RunAll();
 }
 
 TEST_CASE_METHOD(Followed, "A traced operation of a destroyed stream is not watched for ever") {
