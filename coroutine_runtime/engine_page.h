@@ -52,7 +52,8 @@ struct alignas(128) RoomWords {
   // When the process last wrote these words, in nanoseconds of CLOCK_MONOTONIC. Release: what it
   // wrote is visible to a reader that sees the time.
   std::atomic<int64_t> looked_at{0};
-  // Not 0 while memory of an ending session will become free.
+  // Not 0 while memory will become free: of an ending session, or of one that is being evicted. That
+  // one's memory counts on the card and on the host until it has moved.
   std::atomic<uint32_t> more_comes{0};
 };
 

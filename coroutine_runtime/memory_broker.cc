@@ -151,7 +151,7 @@ void MemoryBroker::Publish(Nanoseconds now) {
   if (granted_ != nullptr) own.requests.push_back(request(*granted_, true));
   for (const Ticket* ticket : line_) own.requests.push_back(request(*ticket, false));
   for (const Account* account : accounts_) {
-    own.more_comes |= account->leaving_;
+    own.more_comes |= account->leaving_ || account->ordered();
     if (!account->leaving_) own.residents.push_back(ResidentOf(*account, now));
   }
   board_->Publish(std::move(own), now);

@@ -31,7 +31,7 @@ struct RoomView {
   };
   std::vector<policy::ResidentMemory> residents;
   std::vector<Request> requests;
-  bool more_comes = false;  // memory of an ending session will become free
+  bool more_comes = false;  // memory of a session that ends or is evicted will become free
 };
 
 class RoomBoard {

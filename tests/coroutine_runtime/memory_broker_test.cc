@@ -420,6 +420,33 @@ TEST_CASE("A request is refused when all processes have said that they have no m
   }
 }
 
+TEST_CASE("A request is not refused while the memory that goes for it counts on the host already") {
+  SharedCard card;
+  Process first(card, 0), second(card, 1);
+  BrokerSession idle(first, 1), asks(second, 2);
+  REQUIRE(idle.Allocate(40 * kMiB));
+  idle.account->SetIdle(kSecond);
+  // Requests for new memory may use half of the host's room. All of that but 50 MiB is used.
+  const absl::StatusOr<HostBlock> used = second.store.Take(second.store.limit() / 2 - 50 * kMiB);
+  REQUIRE(used.ok());
+  auto ticket = asks.account->Ask(40 * kMiB);
+  first.Wake();
+  REQUIRE(idle.account->Begin() != 0);
+  {
+    // As while the pieces are copied.
+    const absl::StatusOr<HostBlock> going = first.store.Take(40 * kMiB);
+    REQUIRE(going.ok());
+    for (int i = 0; i < 3; ++i) {
+      first.Wake();
+      second.Wake();
+      CHECK(StateOf(ticket) == RoomTicket::kWaiting);
+    }
+  }
+  idle.account->End(idle.account->MoveOut(40 * kMiB, first.stop).ok());
+  second.Wake();
+  CHECK(StateOf(ticket) == RoomTicket::kGranted);
+}
+
 TEST_CASE("Room is granted in one process at a time, in the order of the requests") {
   SharedCard card;
   Process first(card, 0), second(card, 1);
