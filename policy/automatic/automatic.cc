@@ -24,6 +24,12 @@ constexpr Parameter kOwnParameters[] = {
      .min = "0",
      .max = "100s",
      .help = "device time of a program before the policy judges its class"},
+    {.name = "learn_bursts",
+     .kind = ParameterKind::kNumber,
+     .default_value = "32",
+     .min = "1",
+     .max = "1000000",
+     .help = "bursts after which the policy sees earlier that users wait for results"},
     {.name = "longest_burst",
      .kind = ParameterKind::kDuration,
      .default_value = "50ms",
@@ -59,6 +65,7 @@ class Automatic final : public Policy {
   Automatic(const ParameterValues& values, std::unique_ptr<Policy> by_class,
             std::unique_ptr<Policy> by_weight)
       : learn_after_(values.Duration("learn_after")),
+        learn_bursts_(values.Number("learn_bursts")),
         longest_burst_(values.Duration("longest_burst")),
         min_gap_(values.Duration("min_gap")),
         by_class_(std::move(by_class)),
@@ -80,16 +87,16 @@ class Automatic final : public Policy {
     // The same snapshot, with the classes that the policy found.
     std::vector<CoroutineView> views(snapshot.coroutines.begin(), snapshot.coroutines.end());
     std::vector<Tenant> tenants(views.size());
-    std::map<CoroutineId, TenantClass> classes;
+    std::map<CoroutineId, Seen> seen;
     std::set<CoroutineId> latency_teams;
     for (size_t i = 0; i < views.size(); ++i) {
       tenants[i] = *views[i].tenant;
-      tenants[i].tenant_class = ClassOf(views[i]);
-      classes[views[i].id] = tenants[i].tenant_class;
+      Seen& now = seen[views[i].id] = SeenOf(views[i]);
+      tenants[i].tenant_class = now.tenant_class = ClassOf(views[i], now);
       if (views[i].team != 0 && tenants[i].tenant_class == TenantClass::kLatency)
         latency_teams.insert(views[i].team);
     }
-    classes_ = std::move(classes);
+    seen_ = std::move(seen);
     bool only_batch = true;
     for (size_t i = 0; i < views.size(); ++i) {
       const bool set_by_operator = views[i].tenant->tenant_class != TenantClass::kUnset;
@@ -113,19 +120,35 @@ class Automatic final : public Policy {
   }
 
  private:
-  TenantClass ClassOf(const CoroutineView& view) const {
+  // What the policy knows of a program from its own decisions.
+  struct Seen {
+    // Of the last decision, without regard to teams.
+    TenantClass tenant_class = TenantClass::kUnset;
+    Nanoseconds changed_at = 0;  // CoroutineView::changed_at
+    double bursts = 0;           // at least so many have ended
+  };
+
+  Seen SeenOf(const CoroutineView& view) const {
+    const auto before = seen_.find(view.id);
+    Seen seen = before != seen_.end() ? before->second : Seen{};
+    if (!view.has_work && view.changed_at != seen.changed_at) ++seen.bursts;
+    seen.changed_at = view.changed_at;
+    return seen;
+  }
+
+  TenantClass ClassOf(const CoroutineView& view, const Seen& seen) const {
     const Tenant& tenant = *view.tenant;
     if (tenant.tenant_class != TenantClass::kUnset) return tenant.tenant_class;
     if (tenant.slo_latency > 0 || ProducesTokens(view)) return TenantClass::kLatency;
-    if (view.device_time < learn_after_) return TenantClass::kUnset;
-    const auto before = classes_.find(view.id);
-    const bool keep = before != classes_.end() && before->second == TenantClass::kLatency;
-    const double slack = keep ? kKeep : 1;
+    const bool judged = view.device_time >= learn_after_;
+    if (!judged && seen.bursts < learn_bursts_) return TenantClass::kUnset;
+    const double slack = seen.tenant_class == TenantClass::kLatency ? kKeep : 1;
     const bool short_bursts =
         view.typical_burst > 0 && view.typical_burst <= Times(longest_burst_, 1 / slack);
     const bool pauses = view.typical_gap >= Times(min_gap_, slack) &&
                         view.typical_gap >= Times(view.typical_burst, kMinGapToBurst * slack);
-    return short_bursts && pauses ? TenantClass::kLatency : TenantClass::kBatch;
+    if (short_bursts && pauses) return TenantClass::kLatency;
+    return judged ? TenantClass::kBatch : TenantClass::kUnset;
   }
 
   static bool MemoryBound(const CoroutineView& view) { return view.memory_bound >= kMemoryBound; }
@@ -151,10 +174,11 @@ class Automatic final : public Policy {
     PreparePartitions(grant);
   }
 
-  const Nanoseconds learn_after_, longest_burst_, min_gap_;
+  const Nanoseconds learn_after_;
+  const double learn_bursts_;
+  const Nanoseconds longest_burst_, min_gap_;
   const std::unique_ptr<Policy> by_class_, by_weight_;
-  // Those of the last decision, without regard to teams.
-  std::map<CoroutineId, TenantClass> classes_;
+  std::map<CoroutineId, Seen> seen_;
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // A tenant has the class that the operator set. Without one, it is latency if it has an SLO or
 // its program produces tokens. Otherwise the policy judges the program's bursts, after
-// `learn_after` of device time:
+// `learn_after` of device time. After `learn_bursts` bursts it judges earlier, but finds only latency:
+// a program with short bursts that waits for others has little device time.
 //
 //   - latency: bursts take at most `longest_burst`, and pauses between them last at least half a
 //     burst and at least `min_gap`. The verdict holds until bursts are twice as long as that or

@@ -62,6 +62,27 @@ TEST_CASE("Policy auto treats short bursts with pauses as latency and steady wor
   CHECK(rank(Learned(kSecond, 100 * kMicrosecond, 100 * kMicrosecond)) == batch);
 }
 
+TEST_CASE(
+    "Policy auto sees after some bursts that users wait for results, however short they are") {
+  const auto rank_after = [](int bursts, Nanoseconds gap) {
+    auto policy = *CreatePolicy("auto", {});
+    CoroutineView view = Learned(kMillisecond, 30 * kMicrosecond, gap);
+    int rank = kUnset;
+    for (int burst = 0; burst < bursts; ++burst) {
+      for (const bool has_work : {true, false}) {
+        view.has_work = has_work;
+        view.changed_at += kMillisecond;
+        RankOf(*policy, view);
+        rank = RankOf(*policy, view);  // nothing has changed
+      }
+    }
+    return rank;
+  };
+  CHECK(rank_after(31, kMillisecond) == kUnset);
+  CHECK(rank_after(32, kMillisecond) == kLatency);
+  CHECK(rank_after(100, 100 * kMicrosecond) == kUnset);
+}
+
 TEST_CASE("Policy auto keeps its class near the border") {
   auto policy = *CreatePolicy("auto", {});
   const CoroutineView border = Learned(kSecond, 10 * kMillisecond, 4 * kMillisecond);
