@@ -148,7 +148,7 @@ constexpr ConfigSetting kSettings[] = {
      .type = "SIZE",
      .min = 0,
      .max = int64_t{1} << 46,
-     .computed = "half of the host's; 0 if there are several engines",
+     .computed = "half of the host's",
      .help = "Host memory for device memory that leaves a full card; 0: memory does not leave the "
              "card"},
     {.section = "daemon",
