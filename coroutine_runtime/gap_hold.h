@@ -8,8 +8,7 @@
 // nothing.
 //
 // A hold keeps ordinary work from the device. So a session holds nothing while its urgent work waits
-// for ordinary work, its own or another session's: measured on an H100, the work behind such a wait
-// began only when the urgent group's time slice of a second was over.
+// for ordinary work, its own or another session's.
 //
 //     operation   hold ends before it if it needs every place on the SMs: the hold takes one
 //     submitted   hold lasts until the known work is likely to be complete, and kLinger longer

@@ -67,9 +67,10 @@ __global__ void AskDevice(int* results) {
 
 constexpr int kBytes = 1 << 16, kPitch = 100, kRows = 8, kSlices = 3;
 
-// Each operation overwrites a part of what the one before wrote.
+// Each operation overwrites a part of what the one before wrote. The first one fills with 0, because
+// the device runtime of CUDA 13.0 fills lines with 0 whatever the value is.
 __global__ void MoveMemory(char* to, const char* from, cudaError_t* errors) {
-  errors[0] = cudaMemsetAsync(to, 'a', kBytes, 0);
+  errors[0] = cudaMemsetAsync(to, 0, kBytes, 0);
   errors[1] = cudaMemcpyAsync(to + 33, from, 9'000, cudaMemcpyDeviceToDevice, 0);
   errors[2] = cudaMemset2DAsync(to + 20'000, kPitch, 'b', 17, kRows, 0);
   errors[3] = cudaMemcpy2DAsync(to + 20'010, kPitch, from, 60, 50, kRows, cudaMemcpyDefault, 0);
@@ -88,7 +89,7 @@ __global__ void MoveMemory(char* to, const char* from, cudaError_t* errors) {
 }
 
 std::vector<char> MovedMemory(const std::vector<char>& from) {
-  std::vector<char> to(kBytes, 'a');
+  std::vector<char> to(kBytes, 0);
   std::copy_n(from.begin(), 9'000, to.begin() + 33);
   for (int y = 0; y < kRows; ++y) std::fill_n(to.begin() + 20'000 + y * kPitch, 17, 'b');
   for (int y = 0; y < kRows; ++y)
@@ -153,6 +154,7 @@ int main() {
     byte = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
   char* memory;
   CHECK(cudaMalloc(&memory, 2 * kBytes));
+  CHECK(cudaMemset(memory, 5, kBytes));
   CHECK(cudaMemcpy(memory + kBytes, source.data(), kBytes, cudaMemcpyDefault));
   cudaError_t* errors;
   CHECK(cudaMallocManaged(&errors, 7 * sizeof(*errors)));
