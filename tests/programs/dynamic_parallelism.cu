@@ -66,16 +66,17 @@ __global__ void AskDevice(int* results) {
 }
 
 constexpr int kBytes = 1 << 16, kPitch = 100, kRows = 8, kSlices = 3;
+constexpr char kBefore = 5;
 
-// Each operation overwrites a part of what the one before wrote. The first one fills with 0, because
-// the device runtime of CUDA 13.0 fills lines with 0 whatever the value is.
+// Each operation overwrites a part of what was there. All fills are with 0, because the device runtime
+// of CUDA 13.0 fills with 0 whatever the value is.
 __global__ void MoveMemory(char* to, const char* from, cudaError_t* errors) {
-  errors[0] = cudaMemsetAsync(to, 0, kBytes, 0);
+  errors[0] = cudaMemsetAsync(to, 0, 10'000, 0);
   errors[1] = cudaMemcpyAsync(to + 33, from, 9'000, cudaMemcpyDeviceToDevice, 0);
-  errors[2] = cudaMemset2DAsync(to + 20'000, kPitch, 'b', 17, kRows, 0);
+  errors[2] = cudaMemset2DAsync(to + 20'000, kPitch, 0, 17, kRows, 0);
   errors[3] = cudaMemcpy2DAsync(to + 20'010, kPitch, from, 60, 50, kRows, cudaMemcpyDefault, 0);
   const cudaExtent extent = {40, kRows - 1, kSlices - 1};
-  errors[4] = cudaMemset3DAsync({to + 30'000, kPitch, 60, kRows}, 'c', extent, 0);
+  errors[4] = cudaMemset3DAsync({to + 30'000, kPitch, 60, kRows}, 0, extent, 0);
   cudaMemcpy3DParms copy = {};
   copy.srcPtr = {const_cast<char*>(from), 80, 80, 10};
   copy.srcPos = {3, 2, 1};
@@ -84,19 +85,20 @@ __global__ void MoveMemory(char* to, const char* from, cudaError_t* errors) {
   copy.extent = extent;
   copy.kind = cudaMemcpyDeviceToDevice;
   errors[5] = cudaMemcpy3DAsync(&copy, 0);
-  errors[6] = cudaMemsetAsync(to, 'z', 0, 0);
+  errors[6] = cudaMemsetAsync(to + 50'000, 0, 0, 0);
   Add<<<1, 1>>>(reinterpret_cast<unsigned long long*>(to + 40'000), 3, 1);  // adds 9
 }
 
 std::vector<char> MovedMemory(const std::vector<char>& from) {
-  std::vector<char> to(kBytes, 0);
+  std::vector<char> to(kBytes, kBefore);
+  std::fill_n(to.begin(), 10'000, 0);
   std::copy_n(from.begin(), 9'000, to.begin() + 33);
-  for (int y = 0; y < kRows; ++y) std::fill_n(to.begin() + 20'000 + y * kPitch, 17, 'b');
+  for (int y = 0; y < kRows; ++y) std::fill_n(to.begin() + 20'000 + y * kPitch, 17, 0);
   for (int y = 0; y < kRows; ++y)
     std::copy_n(from.begin() + y * 60, 50, to.begin() + 20'010 + y * kPitch);
   for (int z = 0; z < kSlices - 1; ++z) {
     for (int y = 0; y < kRows - 1; ++y)
-      std::fill_n(to.begin() + 30'000 + (z * kRows + y) * kPitch, 40, 'c');
+      std::fill_n(to.begin() + 30'000 + (z * kRows + y) * kPitch, 40, 0);
   }
   for (int z = 0; z < kSlices - 1; ++z) {
     for (int y = 0; y < kRows - 1; ++y) {
@@ -154,7 +156,7 @@ int main() {
     byte = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
   char* memory;
   CHECK(cudaMalloc(&memory, 2 * kBytes));
-  CHECK(cudaMemset(memory, 5, kBytes));
+  CHECK(cudaMemset(memory, kBefore, kBytes));
   CHECK(cudaMemcpy(memory + kBytes, source.data(), kBytes, cudaMemcpyDefault));
   cudaError_t* errors;
   CHECK(cudaMallocManaged(&errors, 7 * sizeof(*errors)));
