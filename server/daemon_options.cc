@@ -48,8 +48,8 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   server.default_quota = DefaultQuota(config);
   server.max_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
-  server.swap_bytes = config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory)
-                                              : HostMemoryBytes() / 2;
+  server.swap_bytes =
+      config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : HostMemoryBytes() / 2;
   ApplyLimits(config, &server.limits);
   server.windows.slots = static_cast<int>(config.session_slots);
 
@@ -58,7 +58,8 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   backend->cuda_sm_group = static_cast<int>(config.cuda_sm_group);
   // The engine of one tenant has as many connections as a program has natively. With more, each engine
   // that runs makes the start of the next one longer.
-  if (ParseIsolation(config.isolation) == Isolation::kTenant) backend->cuda_connections = CudaOptions::kUsualConnections;
+  if (ParseIsolation(config.isolation) == Isolation::kTenant)
+    backend->cuda_connections = CudaOptions::kUsualConnections;
   backend->preemption = config.preemption == "auto";
   backend->soft_devices = static_cast<int>(config.soft_devices);
   backend->soft_sms = static_cast<int>(config.soft_sms);

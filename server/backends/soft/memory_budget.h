@@ -1,32 +1,20 @@
-// Counts how much of the software GPU's card is in use.
-//
-// Several processes can have one card, as the engines of a daemon have one real GPU:
-//
-//     file: [what process 0 uses][process 1]...      each process locks its byte while it lives
-//
-// The memory of a process that has ended is free again, because its lock is gone.
+// Counts how much of the software GPU's card is in use, by all processes that share it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <string>
 
-#include "absl/status/status.h"
+#include "server/backends/soft/card_processes.h"
 
 namespace detshare::soft {
 
 // Threading: any thread.
 class MemoryBudget {
  public:
-  // A card of `total` bytes that this process has alone.
-  explicit MemoryBudget(uint64_t total) : total_(total) {}
-  ~MemoryBudget();
+  // A card of `total` bytes. `processes` outlives the object; null: this process has it alone.
+  explicit MemoryBudget(uint64_t total, const CardProcesses* processes = nullptr)
+      : total_(total), processes_(processes != nullptr ? *processes : alone_) {}
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
-
-  // Shares the card with the processes that do so with the same file. Called once, before all else.
-  // Returns ResourceExhausted if too many processes share it, and the errors of the file.
-  absl::Status Share(const std::string& file);
 
   // Returns whether the bytes fit. Of two processes that take the last bytes at the same time, both
   // may be refused.
@@ -37,24 +25,12 @@ class MemoryBudget {
   uint64_t used() const;
 
  private:
-  static constexpr int kMaxProcesses = 512;
-  // Bytes that the processes use. Sequentially consistent: a process publishes what it takes before
-  // it reads what the others have.
-  struct Table {
-    std::atomic<uint64_t> used[kMaxProcesses];
-  };
-
-  // Locks the byte of a place if no process has it.
-  bool TryLock(int place) const;
-  void Unlock(int place) const;
+  std::atomic<uint64_t>& own() const { return processes_.own().used; }
   uint64_t UsedByOthers() const;
 
   const uint64_t total_;
-  int fd_ = -1;             // -1: no other process has the card
-  Table* table_ = nullptr;  // null: likewise
-  int place_ = 0;           // of this process
-  std::atomic<uint64_t> alone_{0};
-  std::atomic<uint64_t>* own_ = &alone_;
+  const CardProcesses alone_;
+  const CardProcesses& processes_;
 };
 
 }  // namespace detshare::soft

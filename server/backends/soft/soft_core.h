@@ -6,6 +6,9 @@
 
 #include "coroutine_runtime/device.h"
 #include "proto/mutex.h"
+#include "server/backends/soft/card_processes.h"
+#include "server/backends/soft/memory_budget.h"
+#include "server/backends/soft/ordinary_group.h"
 #include "server/backends/soft/soft_engine.h"
 #include "server/backends/soft/soft_memory.h"
 #include "server/backends/soft/soft_physical_memory.h"
@@ -20,14 +23,18 @@ struct Core {
       : options(device_options),
         properties(std::move(device_properties)),
         card(std::move(card_file)),
-        budget(properties.total_memory),
+        budget(properties.total_memory, &processes),
+        ordinary(processes),
         timeline(properties.sm_count),
-        engine(options.worker_threads, timeline) {}
+        engine(options.worker_threads, timeline,
+               properties.preemption.available ? &ordinary : nullptr) {}
 
   const SoftDeviceOptions options;
   const DeviceProperties properties;
   const std::shared_ptr<MemoryFile> card;  // holds the physical memory
+  CardProcesses processes;
   MemoryBudget budget;
+  OrdinaryGroup ordinary;
   Timeline timeline;
   Engine engine;
 };

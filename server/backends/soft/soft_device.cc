@@ -178,9 +178,9 @@ class SoftDevice final : public Device {
         whole_(core_, {0, core_.properties.sm_count}),
         urgent_(core_, {0, core_.properties.sm_count}, /*urgent=*/true) {}
 
-  absl::Status ShareMemory() {
+  absl::Status ShareCard() {
     const std::string& file = core_.options.memory_file;
-    return file.empty() ? absl::OkStatus() : core_.budget.Share(file);
+    return file.empty() ? absl::OkStatus() : core_.processes.Join(file);
   }
 
   const DeviceProperties& properties() const override { return core_.properties; }
@@ -188,6 +188,7 @@ class SoftDevice final : public Device {
   Partition* urgent() override {
     return core_.properties.preemption.available ? &urgent_ : nullptr;
   }
+  void KeepOrdinary(bool keep) override { core_.ordinary.Keep(keep); }
 
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override {
     const int group = core_.properties.sm_group, sms = core_.properties.sm_count;
@@ -367,7 +368,7 @@ absl::StatusOr<std::unique_ptr<Device>> CreateSoftDevice(const SoftDeviceOptions
   absl::StatusOr<std::shared_ptr<MemoryFile>> card = MemoryFile::Create(0);
   if (!card.ok()) return card.status();
   auto device = std::make_unique<SoftDevice>(filled, *std::move(properties), *std::move(card));
-  if (const absl::Status shared = device->ShareMemory(); !shared.ok()) return shared;
+  if (const absl::Status shared = device->ShareCard(); !shared.ok()) return shared;
   return device;
 }
 

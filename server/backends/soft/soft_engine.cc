@@ -34,7 +34,8 @@ bool DoMemoryOp(SpaceState& space, const MemoryOp& operation) {
 
 }  // namespace
 
-Engine::Engine(int worker_threads, Timeline& timeline) : timeline_(timeline) {
+Engine::Engine(int worker_threads, Timeline& timeline, OrdinaryGroup* ordinary)
+    : timeline_(timeline), ordinary_(ordinary) {
   for (int i = 0; i < worker_threads; ++i) workers_.emplace_back([this] { Work(); });
 }
 
@@ -121,7 +122,7 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
             break;
           }
           queue->busy = true;
-          running_.push_back(queue);
+          Begin(queue);
           if (idle_ > 0) wake_.Signal();
           break;
         case Operation::Kind::kWriteFence:
@@ -195,12 +196,29 @@ void Engine::ConcludeHead(const std::shared_ptr<QueueState>& queue) {
   Advance(queue);
 }
 
+bool Engine::IsStoppable(const QueueState& queue) const {
+  return ordinary_ != nullptr && !queue.track->urgent && queue.operations.front().job->RunsOnSms();
+}
+
+void Engine::Begin(const std::shared_ptr<QueueState>& queue) {
+  running_.push_back(queue);
+  if (IsStoppable(*queue) && stoppable_++ == 0) ordinary_->SetWorks(true);
+}
+
+void Engine::End(const std::shared_ptr<QueueState>& queue) {
+  std::erase(running_, queue);
+  if (IsStoppable(*queue) && --stoppable_ == 0) ordinary_->SetWorks(false);
+}
+
 bool Engine::RunOneChunk() {
+  const bool stands_still = stoppable_ > 0 && !ordinary_->Progresses();
+  stands_still_ = stands_still;
   for (size_t tries = running_.size(); tries > 0; --tries) {
     // The task goes to the end of the line, so that the next worker begins with the next task.
     const std::shared_ptr<QueueState> queue = std::move(running_.front());
     running_.pop_front();
     running_.push_back(queue);
+    if (stands_still && IsStoppable(*queue)) continue;
     const std::shared_ptr<Job> job = queue->operations.front().job;
 
     Job::Chunk chunk;
@@ -216,7 +234,7 @@ bool Engine::RunOneChunk() {
       finished = job->Finish(&chunk);
     }
     if (finished) {
-      std::erase(running_, queue);
+      End(queue);
       ConcludeHead(queue);
     }
     return true;
@@ -240,7 +258,7 @@ void Engine::Work() {
       PollFences();
     if (RunOneChunk()) continue;
     ++idle_;
-    if (!fence_waiters_.empty() && !polling_) {
+    if ((!fence_waiters_.empty() || stands_still_) && !polling_) {
       polling_ = true;
       wake_.WaitFor(&mutex_, kPollInterval);
       polling_ = false;

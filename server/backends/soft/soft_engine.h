@@ -20,6 +20,8 @@
 // because a written fence says that the work is done. Points are still reached, so that the queues
 // can be used further. The engine also skips the work of an abandoned space, but writes its fences.
 //
+// Ordinary kernels stand still while another process has the card (ordinary_group.h).
+//
 // One mutex guards queues, points and the bookkeeping of tasks. Workers do not hold it while they
 // do the work itself.
 #pragma once
@@ -34,6 +36,7 @@
 
 #include "coroutine_runtime/memory_op.h"
 #include "proto/mutex.h"
+#include "server/backends/soft/ordinary_group.h"
 #include "server/backends/soft/soft_memory.h"
 #include "server/backends/soft/soft_timing.h"
 
@@ -69,6 +72,8 @@ class Job {
   // point that must be reached nevertheless, or null. When a task returns a point, nothing follows
   // the task on its queue.
   virtual std::shared_ptr<Point> PointIfSkipped();
+  // Whether the work occupies SMs: kernels.
+  virtual bool RunsOnSms() const { return false; }
   // True for work so short that the submitting thread does it faster than it wakes a worker.
   virtual bool IsShort() const { return false; }
   // The memory that the task holds beyond what every operation takes (kOperationBytes).
@@ -121,7 +126,8 @@ inline std::shared_ptr<Point> Job::PointIfSkipped() { return nullptr; }
 
 class Engine {
  public:
-  Engine(int worker_threads, Timeline& timeline);
+  // `ordinary` outlives the object. Null: other processes do not stop ordinary kernels.
+  Engine(int worker_threads, Timeline& timeline, OrdinaryGroup* ordinary = nullptr);
   // Work that is still queued is dropped.
   ~Engine();
   Engine(const Engine&) = delete;
@@ -140,8 +146,13 @@ class Engine {
   void Advance(std::shared_ptr<QueueState> first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes the operation at the head of `queue`, which was done or skipped.
   void Retire(QueueState& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The head of the queue is a running task from now on, or no longer.
+  void Begin(const std::shared_ptr<QueueState>& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(const std::shared_ptr<QueueState>& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the queue's running task is an ordinary kernel, which other processes may stop.
+  bool IsStoppable(const QueueState& queue) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes a piece of a running task and does it, without the mutex. False when no task has a piece
-  // left.
+  // left, or those that have one stand still.
   bool RunOneChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the mutex up meanwhile.
   void ConcludeHead(const std::shared_ptr<QueueState>& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -150,6 +161,7 @@ class Engine {
   void PollFences() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Timeline& timeline_;
+  OrdinaryGroup* const ordinary_;
   Mutex mutex_;
   CondVar wake_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -157,6 +169,8 @@ class Engine {
   bool polling_ ABSL_GUARDED_BY(mutex_) = false;  // a sleeping worker wakes up every 50 us to poll
   // Queues whose heads are running tasks. The first is next.
   std::deque<std::shared_ptr<QueueState>> running_ ABSL_GUARDED_BY(mutex_);
+  int stoppable_ ABSL_GUARDED_BY(mutex_) = 0;          // of the running tasks
+  bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;  // workers must look again soon
   std::vector<std::shared_ptr<QueueState>> fence_waiters_ ABSL_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point last_poll_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> workers_;

@@ -93,6 +93,7 @@ class GridJob final : public Job, private ptx::OutputSink, private ptx::DeviceRu
   static absl::StatusOr<std::unique_ptr<GridJob>> Create(GridRequest request);
   ~GridJob() override;
 
+  bool RunsOnSms() const override { return true; }
   Claimed Claim(Chunk* chunk) override;
   bool HasMore() const override;
   uint64_t extra_bytes() const override;

@@ -18,6 +18,7 @@ class NestedGrids final : public Job {
   explicit NestedGrids(std::unique_ptr<GridJob> parent)
       : request_(parent->request()), grid_(std::move(parent)) {}
 
+  bool RunsOnSms() const override { return true; }
   Claimed Claim(Chunk* chunk) override {
     const Claimed claimed = grid_->Claim(chunk);
     if (claimed == Claimed::kFinished) Append();

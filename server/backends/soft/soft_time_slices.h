@@ -24,8 +24,8 @@
 // The delays are those of an H200 whose registers and shared memory are full: urgent work waits 190
 // us for them to be saved, a turn costs ordinary work 240 us beside the urgent work itself, and a
 // switch from a group that has just become idle takes 140 us. On that GPU two groups with short
-// slices make no progress when both have work. That cannot happen here, because all ordinary work
-// is in one group, and the urgent group keeps the device until it has no work.
+// slices make no progress when both have work. A process has one ordinary group, and virtual time
+// knows one process. Between processes ordinary_group.h stops the kernels.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ void Fault(TestClient& client) {
 
 TEST_CASE("Programs of different users have separate engines and do not see each other") {
   if (!IsRoot()) return;
-  SupervisedDaemon daemon;
+  SupervisedDaemon daemon({"--swap-memory", "0"});
   TestClient root(daemon.socket()), admin(daemon.socket());
   const auto a = As(kSomebody, daemon), b = As(kSomebody, daemon), c = As(kSomebodyElse, daemon);
   REQUIRE(root.Open());

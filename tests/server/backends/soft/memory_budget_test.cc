@@ -26,9 +26,10 @@ TEST_CASE("A card that a process has alone is used to its last byte") {
 TEST_CASE("Processes with the same file have one card") {
   TestDirectory directory;
   const std::string file = directory.path + "/card";
-  MemoryBudget first(100), second(100);
-  REQUIRE(first.Share(file).ok());
-  REQUIRE(second.Share(file).ok());
+  CardProcesses one, other;
+  REQUIRE(one.Join(file).ok());
+  REQUIRE(other.Join(file).ok());
+  MemoryBudget first(100, &one), second(100, &other);
   CHECK(first.Take(60));
   CHECK_FALSE(second.Take(41));
   CHECK(second.Take(40));
@@ -37,8 +38,9 @@ TEST_CASE("Processes with the same file have one card") {
   first.Give(60);
   CHECK(second.used() == 40);
   {
-    MemoryBudget third(100);
-    REQUIRE(third.Share(file).ok());
+    CardProcesses another;
+    REQUIRE(another.Join(file).ok());
+    MemoryBudget third(100, &another);
     CHECK(third.Take(60));
     CHECK_FALSE(first.Take(1));
   }
@@ -48,14 +50,15 @@ TEST_CASE("Processes with the same file have one card") {
 TEST_CASE("Memory of a process that was killed is free again") {
   TestDirectory directory;
   const std::string file = directory.path + "/card";
-  MemoryBudget own(100);
-  REQUIRE(own.Share(file).ok());
+  CardProcesses processes;
+  REQUIRE(processes.Join(file).ok());
+  MemoryBudget own(100, &processes);
   int ready[2];
   REQUIRE(pipe(ready) == 0);
   const pid_t other = fork();
   if (other == 0) {
-    MemoryBudget card(100);
-    const char taken = card.Share(file).ok() && card.Take(70) ? 'y' : 'n';
+    CardProcesses mine;
+    const char taken = mine.Join(file).ok() && MemoryBudget(100, &mine).Take(70) ? 'y' : 'n';
     [[maybe_unused]] const ssize_t written = write(ready[1], &taken, 1);
     for (;;) pause();
   }
@@ -75,8 +78,8 @@ TEST_CASE("Memory of a process that was killed is free again") {
 }
 
 TEST_CASE("A file that cannot be made is an error") {
-  MemoryBudget card(100);
-  CHECK(absl::IsUnavailable(card.Share("/dev/null/card")));
+  CardProcesses processes;
+  CHECK(absl::IsUnavailable(processes.Join("/dev/null/card")));
 }
 
 }  // namespace

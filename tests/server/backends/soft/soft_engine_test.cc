@@ -9,6 +9,7 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "tests/server/backends/soft/test_addresses.h"
+#include "tests/server/test_windows.h"
 
 namespace detshare::soft {
 namespace {
@@ -16,8 +17,9 @@ namespace {
 // A task of `pieces` calls of `action`, which gets the number of the piece.
 class TestJob final : public Job {
  public:
-  TestJob(uint64_t pieces, std::function<void(uint64_t)> action, bool is_short = false)
-      : pieces_(pieces), action_(std::move(action)), is_short_(is_short) {}
+  TestJob(uint64_t pieces, std::function<void(uint64_t)> action, bool is_short = false,
+          bool is_kernel = false)
+      : pieces_(pieces), action_(std::move(action)), is_short_(is_short), is_kernel_(is_kernel) {}
 
   Claimed Claim(Chunk* chunk) override {
     if (next_ == pieces_) return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
@@ -32,11 +34,12 @@ class TestJob final : public Job {
     timeline.EndNothing(entry);
   }
   bool IsShort() const override { return is_short_; }
+  bool RunsOnSms() const override { return is_kernel_; }
 
  private:
   const uint64_t pieces_;
   const std::function<void(uint64_t)> action_;
-  const bool is_short_;
+  const bool is_short_, is_kernel_;
   uint64_t next_ = 0, in_flight_ = 0;
 };
 
@@ -67,7 +70,8 @@ class EndlessJob final : public Job {
 
 class Fixture {
  public:
-  explicit Fixture(int workers = 2) : engine(workers, timeline) {
+  explicit Fixture(int workers = 2, OrdinaryGroup* ordinary = nullptr)
+      : engine(workers, timeline, ordinary) {
     auto made = SpaceState::Create(TestBase(0), kTestSpaceBytes, budget);
     REQUIRE(made.ok());
     space = *made;
@@ -148,6 +152,43 @@ TEST_CASE("a queue's work is done in order, and every piece once") {
   REQUIRE(order.size() == 200);
   CHECK(std::is_sorted(order.begin(), order.end()));
   CHECK(pieces == 1000);
+}
+
+TEST_CASE(
+    "ordinary kernels stand still while another process has the card, and nothing else does") {
+  TestDirectory directory;
+  CardProcesses own, others;
+  REQUIRE(own.Join(directory.path + "/card").ok());
+  REQUIRE(others.Join(directory.path + "/card").ok());
+  OrdinaryGroup group(own), other(others);
+  Fixture f(2, &group);
+  const auto ordinary = NewQueue(), copies = NewQueue();
+  const auto urgent = std::make_shared<QueueState>(/*urgent=*/true);
+  std::atomic<int> kernels{0};
+  const auto launch = [&](const std::shared_ptr<QueueState>& queue) {
+    f.engine.Submit(queue, f.Make(std::make_shared<TestJob>(
+                               5, [&](uint64_t) { ++kernels; }, false, /*is_kernel=*/true)));
+  };
+  other.SetWorks(true);
+  launch(ordinary);
+  bool copied = false;
+  f.Run(copies, [&] { copied = true; });
+  std::atomic<uint64_t> copy_fence{0}, urgent_fence{0};
+  f.WriteFence(copies, &copy_fence, 1);
+  while (copy_fence == 0) std::this_thread::yield();
+  CHECK(copied);
+  CHECK(kernels == 0);
+  launch(urgent);
+  f.WriteFence(urgent, &urgent_fence, 1);
+  while (urgent_fence == 0) std::this_thread::yield();
+  CHECK(kernels == 5);
+  // The other process sees that this one has kernels.
+  CHECK_FALSE(other.Progresses());
+  SECTION("until the other process has no work") { other.SetWorks(false); }
+  SECTION("until this process keeps the card") { group.Keep(true); }
+  f.Finish(ordinary);
+  CHECK(kernels == 10);
+  CHECK(other.Progresses());
 }
 
 TEST_CASE("a fence is written after all earlier work, whose effects its reader sees") {

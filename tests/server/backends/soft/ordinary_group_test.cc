@@ -1,0 +1,61 @@
+#include "server/backends/soft/ordinary_group.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/server/test_windows.h"
+
+namespace detshare::soft {
+namespace {
+
+TEST_CASE("Ordinary kernels of two processes stand still unless one of them keeps the card") {
+  TestDirectory directory;
+  const std::string file = directory.path + "/card";
+  CardProcesses first, second;
+  REQUIRE(first.Join(file).ok());
+  REQUIRE(second.Join(file).ok());
+  OrdinaryGroup one(first), other(second);
+  CHECK(one.Progresses());
+  one.SetWorks(true);
+  CHECK(one.Progresses());
+  other.SetWorks(true);
+  CHECK_FALSE(one.Progresses());
+  CHECK_FALSE(other.Progresses());
+  one.Keep(true);
+  CHECK(one.Progresses());
+  CHECK_FALSE(other.Progresses());
+  other.Keep(true);
+  CHECK(one.Progresses());
+  CHECK(other.Progresses());
+  one.Keep(false);
+  CHECK_FALSE(one.Progresses());
+  other.Keep(false);
+  other.SetWorks(false);
+  CHECK(one.Progresses());
+}
+
+TEST_CASE("A process that has ended stops nobody") {
+  TestDirectory directory;
+  const std::string file = directory.path + "/card";
+  CardProcesses processes;
+  REQUIRE(processes.Join(file).ok());
+  const OrdinaryGroup group(processes);
+  {
+    CardProcesses ended;
+    REQUIRE(ended.Join(file).ok());
+    OrdinaryGroup other(ended);
+    other.SetWorks(true);
+    CHECK_FALSE(group.Progresses());
+  }
+  CHECK(group.Progresses());
+}
+
+TEST_CASE("A process that has the card alone is never stopped") {
+  const CardProcesses processes;
+  OrdinaryGroup group(processes);
+  group.SetWorks(true);
+  CHECK(group.Progresses());
+}
+
+}  // namespace
+}  // namespace detshare::soft
