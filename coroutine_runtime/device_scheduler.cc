@@ -26,6 +26,9 @@ constexpr std::chrono::microseconds kLookPeriod(5);
 constexpr int kMaxLooks = 20'000;
 constexpr int kLooksAtOnce = 100;
 
+// On devices that cannot preempt.
+constexpr policy::Nanoseconds kMaxParked = 10 * policy::kMillisecond;
+
 policy::DeviceShape ShapeOf(const Device& device) {
   const DeviceProperties& properties = device.properties();
   const Preemption& preemption = properties.preemption;
@@ -231,6 +234,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   assignment.turn_group = grant.turn_group;
   assignment.shares_device = followed && turn_ != nullptr && turn_->shared();
   assignment.preempts = grant.urgent && device_.urgent() != nullptr;
+  if (device_.urgent() == nullptr) assignment.max_parked = kMaxParked;
   assignment.budget = grant.budget;
   for (const int index : grant.prepare) assignment.prepare.push_back(PlaceAt(index).partition);
   for (const auto& place : places_) assignment.partitions.push_back(place->partition);

@@ -15,7 +15,8 @@ constexpr Nanoseconds kAhead = policy::kSecond;
 constexpr Nanoseconds kLongestDraw = 10 * policy::kMillisecond;
 // Bounds of a turn's length.
 constexpr Nanoseconds kShortest = DeviceTurn::kLength / 8, kLongest = DeviceTurn::kLength * 8;
-// While nobody waits, a turn that is over goes on. This is how often the line is looked at.
+// While nobody waits, a turn that is over goes on. This is how often the line is looked at, then and
+// during a turn.
 constexpr Nanoseconds kLookAgain = 100 * policy::kMicrosecond;
 
 }  // namespace
@@ -137,7 +138,7 @@ void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
   debt_ -= paid;
   until_.store(now + length - paid, std::memory_order_relaxed);
   over_at_.store(0, std::memory_order_relaxed);
-  long_.store(own_.overruns.exchange(0) != 0, std::memory_order_relaxed);
+  long_.store(own_.overruns.exchange(0) == kBeyond, std::memory_order_relaxed);
   if (std::exchange(overtaking_, false) || line.overruns) {
     keeping_ = true;
     keep_(true);
@@ -150,6 +151,7 @@ bool DeviceTurn::Goes() {
   uint64_t state = state_.load(std::memory_order_relaxed);
   if ((state & kHas) == 0) return Take(/*inside=*/true);
   const Nanoseconds now = clock_.NowNanoseconds();
+  KeepBesideOthers(now);
   if ((state & kOver) != 0) {
     const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
     const Nanoseconds grace = long_.load(std::memory_order_relaxed) ? 0 : kGrace;
@@ -173,6 +175,15 @@ bool DeviceTurn::Goes() {
   return false;
 }
 
+void DeviceTurn::KeepBesideOthers(Nanoseconds now) {
+  if (now < look_at_.load(std::memory_order_relaxed)) return;
+  look_at_.store(now + kLookAgain, std::memory_order_relaxed);
+  if (!Look(now).overruns || deciding_.exchange(true, std::memory_order_acquire)) return;
+  if ((state_.load(std::memory_order_relaxed) & kHas) != 0 && !std::exchange(keeping_, true))
+    keep_(true);
+  deciding_.store(false, std::memory_order_release);
+}
+
 void DeviceTurn::Overrun(Nanoseconds now) {
   if (deciding_.exchange(true, std::memory_order_acquire)) return;  // it is looked at again
   const uint64_t state = state_.load(std::memory_order_relaxed);
@@ -180,7 +191,7 @@ void DeviceTurn::Overrun(Nanoseconds now) {
     debt_ = std::clamp<Nanoseconds>(debt_ + now - over_at_.load(std::memory_order_relaxed), 0,
                                     kLongest);
     StopKeeping();
-    own_.overruns.store(1);
+    own_.overruns.store(kBeyond);
     state_.fetch_and(kCount, std::memory_order_acq_rel);
     Draw(now);
   }

@@ -19,7 +19,9 @@
 // turn with the work still in the hardware, and goes to the end of the line. While anything overruns,
 // the process whose turn it is lets its own group keep the device for longer than usual
 // (Device::KeepOrdinary), which stops the other work as urgent work would. So work that overruns
-// proceeds in the turns of its own process, however long it is, and so does all other work.
+// proceeds in the turns of its own process, however long it is, and so does all other work. The same
+// holds for work that comes into the hardware without a turn, because the device or the client let it go
+// on.
 //
 // Nobody can keep the device. If the line in front of a process does not get shorter for
 // kOvertakeTimeout for each process there, because they are dead or hostile, it takes a turn as if
@@ -92,6 +94,11 @@ class DeviceTurn {
     void Proceed() {
       if (inside_) turn_->Goes();
     }
+    // The session waits in line with work in the hardware. Others keep the device in their turns.
+    void Outside() {
+      uint32_t none = 0;
+      if (waits_) turn_->own_.overruns.compare_exchange_strong(none, kOutside);
+    }
     // The session has no ordinary work in the hardware.
     void Leave();
     // It does not wait any more.
@@ -107,6 +114,8 @@ class DeviceTurn {
   // inside.
   static constexpr uint64_t kHas = uint64_t{1} << 63, kOver = uint64_t{1} << 62;
   static constexpr uint64_t kCount = kOver - 1;
+  // TurnWords::overruns: work of this process is in the hardware beyond its turn, or without one.
+  static constexpr uint32_t kBeyond = 1, kOutside = 2;
 
   // The line as one look sees it.
   struct Line {
@@ -128,6 +137,8 @@ class DeviceTurn {
   void Begin(policy::Nanoseconds now, const Line& line, bool inside);
   // Whether members that are inside may submit more.
   bool Goes();
+  // Keeps the device if work of another process is in the hardware.
+  void KeepBesideOthers(policy::Nanoseconds now);
   // Gives up the turn with work in the hardware.
   void Overrun(policy::Nanoseconds now);
   void StopKeeping();
@@ -159,6 +170,8 @@ class DeviceTurn {
   policy::Nanoseconds debt_ = 0;
   // The turn's work overran in an earlier turn. Relaxed: see over_at_.
   std::atomic<bool> long_{false};
+  // When to look for work of others in the hardware. Relaxed: read late, it looks a little later.
+  std::atomic<policy::Nanoseconds> look_at_{0};
   // When the turn was over; 0: it is not. Relaxed: read late, work overruns a little later.
   std::atomic<policy::Nanoseconds> over_at_{0};
 };

@@ -19,8 +19,8 @@ struct alignas(128) TurnWords {
   std::atomic<uint64_t> ticket{0};
   // Not 0 while the process draws a ticket. Sequentially consistent.
   std::atomic<uint32_t> draws{0};
-  // Not 0 while the process has work in the hardware that overruns. Sequentially consistent: it is
-  // stored before the next ticket.
+  // Not 0 while the process has work in the hardware beyond its turn, or without one. Sequentially
+  // consistent: for work beyond its turn it is stored before the next ticket.
   std::atomic<uint32_t> overruns{0};
   // In thousandths of a usual tenant's. Relaxed: a reader that sees a change late takes a turn of the
   // earlier length.

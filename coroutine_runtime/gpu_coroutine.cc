@@ -53,7 +53,7 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       binding_(device, space, [this] { return OrdinaryComplete(); }),
       order_(device, space, queues, fences_, binding_, parking, counters_),
       timer_(device, binding_),
-      account_(device, space, binding_, order_, timer_),
+      account_(device, space, binding_, order_, parking, timer_),
       hold_(device, binding_),
       events_(device, space) {}
 

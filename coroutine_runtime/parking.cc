@@ -119,6 +119,7 @@ Parking::Item Parking::Take(Lane& lane) {
 }
 
 void Parking::Run(Lane& lane, Item item) {
+  ++passed_on_;
   absl::Status status;
   if (item.word != nullptr) {
     if (!std::exchange(item.word->over, true)) {

@@ -76,6 +76,8 @@ class Parking {
   // AddressSpace::Abandon(): the spaces wait for nothing any more.
   void Abandon();
 
+  // How often it has passed on kept work.
+  uint64_t passed_on() const { return passed_on_; }
   // Of work that was parked.
   const absl::Status& error() const { return error_; }
 
@@ -127,6 +129,7 @@ class Parking {
   std::map<AddressSpace*, FencePool> fences_;  // for reading words; end after the spaces
   std::vector<std::shared_ptr<Lane>> lanes_;   // those with items
   size_t bytes_ = 0;
+  uint64_t passed_on_ = 0;
   bool pumping_ = false, again_ = false;  // Pump() is at work, and was called again meanwhile
   absl::Status error_;
 };

@@ -342,7 +342,7 @@ void SchedEntity::AddToBurst(Nanoseconds estimate) {
   // Work that the gate did not see enters here: copies of the daemon, and work whose wait is over.
   // It does not wait for its turn.
   wants_turn_ = true;
-  MayEnter();
+  if (!MayEnter()) device_turn_.Outside();
   SetWorking(true);
   ++request_operations_;
   burst_ += estimate;

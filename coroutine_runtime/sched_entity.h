@@ -108,6 +108,9 @@ class alignas(64) SchedEntity {
     // Whether its ordinary work waits for the process's turn on the device (SchedBoard::turn).
     // Requires `followed`.
     bool shares_device = false;
+    // Parked work of this time is as good as work in flight, because nothing stops it once its wait is
+    // over.
+    Nanoseconds max_parked = policy::kForever;
     Nanoseconds budget = policy::kForever;  // from the publication on
     absl::InlinedVector<Partition*, 4> prepare;
     // The partitions of the device, those with fewer SMs first, then the whole device, and last the
@@ -246,7 +249,7 @@ class alignas(64) SchedEntity {
   // Work is still in flight. Called every few milliseconds meanwhile.
   void Proceed() {
     // Work that did not wait for its turn waits for it in the hardware.
-    if (in_flight_ > 0) MayEnter();
+    if (in_flight_ > 0 && !MayEnter()) device_turn_.Outside();
     device_turn_.Proceed();
   }
   // No work that counts is in flight any more.
@@ -296,9 +299,9 @@ class alignas(64) SchedEntity {
     const Nanoseconds window = Current().window;
     return ordinary_beside_processes_ ? std::min(window, DeviceTurn::kWindow) : window;
   }
-  // The work that counts against the window. Parked work counts only beyond kMaxParked.
+  // The work that counts against the window. Parked work counts only beyond max_parked.
   Nanoseconds Waiting() const {
-    return parked_ > kMaxParked ? in_flight_ + (parked_ - kMaxParked) : in_flight_;
+    return in_flight_ + std::max<Nanoseconds>(parked_ - assignment_.max_parked, 0);
   }
   // An operation that can make progress is added.
   void AddToBurst(Nanoseconds estimate);
@@ -312,7 +315,6 @@ class alignas(64) SchedEntity {
   void PublishTokens();
   void SetWorking(bool working);
 
-  static constexpr Nanoseconds kMaxParked = 10 * policy::kMillisecond;
   static constexpr Nanoseconds kRequestPause = policy::kMillisecond;
   static constexpr uint32_t kManyOperations = 8;
 

@@ -26,7 +26,7 @@ std::array<double, 5> TransferRates(const DeviceProperties& properties) {
 // What work counts of which only is known that it is not complete.
 constexpr Nanoseconds kUnknownWork = 1;
 // How often the device is asked whether such work is complete.
-constexpr Nanoseconds kEarlierPeriod = policy::kMillisecond;
+constexpr Nanoseconds kUnknownPeriod = policy::kMillisecond;
 
 // The duration of a transfer of no bytes.
 constexpr Nanoseconds kTransferStart = 1'500;
@@ -34,10 +34,11 @@ constexpr Nanoseconds kTransferStart = 1'500;
 }  // namespace
 
 WorkAccount::WorkAccount(Device& device, const AddressSpace& space, const Binding& binding,
-                         StreamOrder& order, OperationTimer& timer)
+                         StreamOrder& order, const Parking& parking, OperationTimer& timer)
     : space_(space),
       binding_(binding),
       order_(order),
+      parking_(parking),
       timer_(timer),
       transfer_rates_(TransferRates(device.properties())) {}
 
@@ -146,21 +147,27 @@ void WorkAccount::ResumeParked() {
   }
 }
 
-void WorkAccount::AdoptEarlier() {
-  earlier_ = space_.Busy();
-  earlier_looked_at_ = entity().Now();
-  if (earlier_) entity().Adopted(kUnknownWork);
+void WorkAccount::LookForUnknown() {
+  const Nanoseconds now = entity().Now();
+  if (now < look_at_) return;
+  look_at_ = now + kUnknownPeriod;
+  may_have_unknown_ = space_.Busy();
+  // While other work is in flight, nobody knows whose it is, and nobody needs to.
+  if (may_have_unknown_ && !has_unknown_ && in_flight_.empty() && unfenced_.empty()) {
+    has_unknown_ = true;
+    entity().Adopted(kUnknownWork);
+  } else if (!may_have_unknown_ && has_unknown_) {
+    has_unknown_ = false;
+    entity().Completed(kUnknownWork);
+  }
 }
 
 void WorkAccount::TakeProgress() {
-  if (earlier_ && entity().Now() - earlier_looked_at_ >= kEarlierPeriod) [[unlikely]] {
-    earlier_ = space_.Busy();
-    earlier_looked_at_ = entity().Now();
-    if (!earlier_) entity().Completed(kUnknownWork);
-  }
   if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
     entity().Completed(complete);
   }
+  if (may_have_unknown_) [[unlikely]]
+    LookForUnknown();
   TakeRead();
   timer_.Take();
 }
@@ -181,12 +188,17 @@ bool WorkAccount::MakeRoom() {
 void WorkAccount::Watch(bool pause) {
   entity().Update();
   if (entity().followed() && space_.fault().ok()) {
-    if (!std::exchange(followed_, true)) AdoptEarlier();
+    const uint64_t passed_on = parking_.passed_on();
+    if (!std::exchange(followed_, true) || std::exchange(passed_on_, passed_on) != passed_on)
+        [[unlikely]] {
+      may_have_unknown_ = true;
+      look_at_ = 0;
+    }
     ResumeParked();
     if (pause || observed_) FenceAll();
     read_awaited_ |= observed_;
     TakeProgress();
-    if (in_flight_.empty() && unfenced_.empty() && !earlier_) {
+    if (in_flight_.empty() && unfenced_.empty() && !has_unknown_) {
       entity().Idle();
     } else {
       entity().Proceed();
@@ -207,7 +219,7 @@ void WorkAccount::Forget() {
   parked_.clear();
   timer_.Forget();
   in_flight_.Clear();
-  followed_ = earlier_ = false;
+  followed_ = may_have_unknown_ = has_unknown_ = false;
   read_ = {};
   entity().Forget();
 }

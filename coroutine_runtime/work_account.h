@@ -11,7 +11,8 @@
 //
 // Work may be running when it begins to be followed: a session was alone, and another process comes.
 // It counts until all work of the session is complete. Otherwise nobody would know of it, and it would
-// have no turn on the device.
+// have no turn on the device. The same holds for parked work that the daemon kept until its wait was
+// over, for as long as the account takes it for parked: a later wait of its stream may depend on it.
 //
 // Work is parked while an earlier wait of its stream is not over, if that wait is for the client or
 // for another session. Such a wait may take for ever, so parked work does not count as progress.
@@ -34,6 +35,7 @@
 #include "coroutine_runtime/in_flight.h"
 #include "coroutine_runtime/logical_stream.h"
 #include "coroutine_runtime/operation_timer.h"
+#include "coroutine_runtime/parking.h"
 #include "coroutine_runtime/stream_order.h"
 
 namespace detshare {
@@ -41,7 +43,7 @@ namespace detshare {
 class WorkAccount {
  public:
   WorkAccount(Device& device, const AddressSpace& space, const Binding& binding, StreamOrder& order,
-              OperationTimer& timer);
+              const Parking& parking, OperationTimer& timer);
   WorkAccount(const WorkAccount&) = delete;
   WorkAccount& operator=(const WorkAccount&) = delete;
 
@@ -80,7 +82,7 @@ class WorkAccount {
   // should be detected. Requires an entity.
   void Watch(bool pause);
   // Whether Watch() may have something to detect even without a new operation.
-  bool watching() const { return !in_flight_.empty() || earlier_ || !timer_.empty(); }
+  bool watching() const { return !in_flight_.empty() || may_have_unknown_ || !timer_.empty(); }
   // Drops all work from the account, and ends the entity's knowledge of it. Requires an entity.
   void Forget();
 
@@ -90,13 +92,14 @@ class WorkAccount {
   void PutFence(LogicalStream& stream);
   void FenceAll();
   void ResumeParked();
-  void AdoptEarlier();
+  void LookForUnknown();
   void TakeProgress();
   void TakeRead();
 
   const AddressSpace& space_;
   const Binding& binding_;
   StreamOrder& order_;
+  const Parking& parking_;
   OperationTimer& timer_;
   const std::array<double, 5> transfer_rates_;  // by TransferKind, bytes per nanosecond
   InFlight in_flight_;
@@ -106,8 +109,11 @@ class WorkAccount {
   bool read_awaited_ = false;             // the client waits for it
   bool observed_ = false;                 // NoteObserved() was called since the last operation
   bool followed_ = false;                 // at the last Watch()
-  bool earlier_ = false;                  // work that began before it was followed may be in flight
-  Nanoseconds earlier_looked_at_ = 0;     // when the device was asked about it
+  // Of work that the device has and the account does not know: whether there may be some, whether some
+  // counts, and when the device is asked about it again.
+  bool may_have_unknown_ = false, has_unknown_ = false;
+  Nanoseconds look_at_ = 0;
+  uint64_t passed_on_ = 0;  // Parking::passed_on() at the last look
 };
 
 }  // namespace detshare

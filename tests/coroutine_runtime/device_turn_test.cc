@@ -222,6 +222,35 @@ TEST_CASE_METHOD(TurnFixture,
   CHECK(processes.all[0].kept.empty());
 }
 
+TEST_CASE_METHOD(TurnFixture, "Work that comes into the hardware without a turn waits there") {
+  REQUIRE(a.Enter());
+  clock.Advance(kMillisecond);
+  CHECK(a.Enter());
+  CHECK(processes.all[0].kept.empty());
+  CHECK_FALSE(b.Enter());
+  b.Outside();
+  clock.Advance(kMillisecond);
+  a.Proceed();
+  CHECK(processes.all[0].kept == std::vector{true});
+  clock.Advance(kMillisecond);
+  a.Proceed();
+  SECTION("and gets its turn") {
+    a.Leave();
+    CHECK(processes.all[0].kept == std::vector{true, false});
+    REQUIRE(b.Enter());
+    CHECK(processes.WordsOf(1).overruns == 0);
+    b.Leave();
+    CHECK(processes.all[1].kept.empty());
+  }
+  SECTION("or is complete before") {
+    b.GiveUp();
+    CHECK(processes.WordsOf(1).overruns == 0);
+    CHECK(processes.WordsOf(1).ticket == 0);
+    a.Leave();
+    CHECK(processes.all[0].kept == std::vector{true, false});
+  }
+}
+
 TEST_CASE_METHOD(TurnFixture, "A process that never gives up the device is overtaken") {
   REQUIRE(a.Enter());  // and is not heard of again
   clock.Advance(kMicrosecond);

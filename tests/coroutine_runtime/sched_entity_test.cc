@@ -287,6 +287,7 @@ TEST_CASE_METHOD(BesideProcess,
                  "Work that is in the hardware when another process comes takes its turns there") {
   entity->Adopted(1);
   CHECK(words().ticket != 0);
+  CHECK(words().overruns != 0);
   entity->Proceed();
   other.devices[0].turn.ticket = 0;
   entity->Proceed();  // it has the turn

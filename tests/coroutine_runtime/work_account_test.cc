@@ -21,13 +21,14 @@ struct Followed {
   SchedEntity entity{board, durations, clock, [] {}};
   QueuePool pool{device};
   Executor executor;
-  Parking parking{executor, 0};             // the device sees all work at once
+  Parking parking;
   std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::unique_ptr<Queue> queue = *device.whole().CreateQueue(0);
   FakeKernel kernel;
 
-  Followed() {
+  // Without `kept`, the device sees all work at once.
+  explicit Followed(size_t kept = 0) : parking(executor, kept) {
     coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
     SchedEntity::Assignment assignment;
     assignment.followed = true;
@@ -91,6 +92,38 @@ TEST_CASE_METHOD(Followed, "Work from before it was followed counts until it is 
   CHECK(entity.in_flight() == 0);
   CHECK_FALSE(entity.report().has_work);
   device.RunAll();
+}
+
+struct FollowedAndParked : Followed {
+  FollowedAndParked() : Followed(Parking::kMaxBytes) {}
+};
+
+TEST_CASE_METHOD(FollowedAndParked,
+                 "Work that was kept before it was followed counts once the device has it") {
+  auto& fake_space = static_cast<FakeAddressSpace&>(*space);
+  Follow(false);
+  coroutine->WatchWork(/*pause=*/true);
+  std::atomic<uint64_t> go{0};
+  REQUIRE(coroutine->WaitFence(1, &go, 1).ok());
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  Follow(true);
+  for (int i = 0; i < 3; ++i) {
+    coroutine->WatchWork(/*pause=*/true);
+    CHECK_FALSE(coroutine->watching_work());
+    CHECK(entity.in_flight() == 0);
+    clock.Advance(policy::kMillisecond);
+  }
+  go = 1;
+  executor.Poll();
+  fake_space.busy = true;
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(entity.in_flight() > 0);
+  device.RunAll();
+  fake_space.busy = false;
+  clock.Advance(policy::kMillisecond);
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(entity.in_flight() == 0);
+  CHECK_FALSE(coroutine->watching_work());
 }
 
 TEST_CASE_METHOD(Followed, "A traced operation of a destroyed stream is not watched for ever") {
