@@ -166,7 +166,7 @@ void WorkAccount::TakeProgress() {
   if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
     entity().Completed(complete);
   }
-  if (may_have_unknown_) [[unlikely]]
+  if (may_have_unknown_ || !parked_.empty()) [[unlikely]]
     LookForUnknown();
   TakeRead();
   timer_.Take();

@@ -11,8 +11,8 @@
 //
 // Work may be running when it begins to be followed: a session was alone, and another process comes.
 // It counts until all work of the session is complete. Otherwise nobody would know of it, and it would
-// have no turn on the device. The same holds for parked work that the daemon kept until its wait was
-// over, for as long as the account takes it for parked: a later wait of its stream may depend on it.
+// have no turn on the device. The same holds for work that the account takes for parked, because it
+// knows only the latest wait of a stream: work in front of that wait may run.
 //
 // Work is parked while an earlier wait of its stream is not over, if that wait is for the client or
 // for another session. Such a wait may take for ever, so parked work does not count as progress.
