@@ -110,7 +110,8 @@ void WorkAccount::BeforeWait(LogicalStream& stream) {
 }
 
 void WorkAccount::NoteWait(LogicalStream& stream) {
-  if (!binding_.followed()) return;
+  // Work behind the wait may be followed later.
+  if (binding_.entity() == nullptr) return;
   const absl::StatusOr<FencePoint> point = order_.PointOf(stream);
   if (!point.ok()) return;
   stream.work.awaited = *point;
@@ -120,7 +121,7 @@ void WorkAccount::NoteWait(LogicalStream& stream) {
 void WorkAccount::NoteWait(LogicalStream& stream, const FencePoint& awaited) {
   // A fence behind both waits shows when the later one has ended.
   if (stream.IsParked()) return NoteWait(stream);
-  if (binding_.followed()) stream.work.awaited = awaited;
+  if (binding_.entity() != nullptr) stream.work.awaited = awaited;
 }
 
 void WorkAccount::End(LogicalStream& stream) {

@@ -126,6 +126,24 @@ TEST_CASE_METHOD(FollowedAndParked,
   CHECK_FALSE(coroutine->watching_work());
 }
 
+TEST_CASE_METHOD(Followed, "Work behind a wait from before it was followed is parked") {
+  Follow(false);
+  coroutine->WatchWork(/*pause=*/true);
+  std::atomic<uint64_t> go{0};
+  REQUIRE(coroutine->WaitFence(1, &go, 1).ok());
+  Follow(true);
+  coroutine->WatchWork(/*pause=*/true);
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  CHECK(entity.in_flight() == 0);
+  go = 1;
+  device.RunAll();
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(entity.in_flight() > 0);
+  device.RunAll();
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(entity.in_flight() == 0);
+}
+
 TEST_CASE_METHOD(Followed, "A traced operation of a destroyed stream is not watched for ever") {
   entity.trace().Start();
   std::atomic<uint64_t> go{0};
