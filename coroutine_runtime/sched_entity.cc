@@ -239,7 +239,17 @@ void SchedEntity::LeaveTurn() {
   for (const bool preempting : {false, true}) {
     if (std::exchange(entered_[preempting], false)) board_.LeaveTurn(preempting);
   }
-  device_turn_.Leave();
+  if (!unknown_) device_turn_.Leave();
+}
+
+void SchedEntity::NoteUnknown(bool there) {
+  if (there == unknown_) return;
+  unknown_ = there;
+  if (board_.turn != nullptr) {
+    if (there) unknown_counted_ = SchedBoard::One(assignment_.rank);
+    board_.turn->AddBusy(there ? unknown_counted_ : -unknown_counted_);
+  }
+  if (!there && in_flight_ <= 0) device_turn_.Leave();
 }
 
 void SchedEntity::SetInFlight(Nanoseconds in_flight) {
@@ -386,7 +396,7 @@ void SchedEntity::Completed(Nanoseconds estimate) {
 void SchedEntity::Idle() {
   LeaveTurn();
   if (throttled_since_ != 0) return;
-  device_turn_.GiveUp();
+  if (!unknown_) device_turn_.GiveUp();
   SetWorking(false);
 }
 
@@ -396,6 +406,7 @@ void SchedEntity::Forget() {
   parked_ = 0;
   pass_ = false;
   SetInFlight(0);
+  NoteUnknown(false);
   LeaveTurn();
   device_turn_.GiveUp();
 }

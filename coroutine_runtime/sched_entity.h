@@ -240,8 +240,9 @@ class alignas(64) SchedEntity {
   void NoteTime(Nanoseconds time) { timed_.Add(time); }
   // Parked work can make progress from this call on.
   void Resumed(Nanoseconds estimate);
-  // Work that was submitted before it was followed is still in flight.
-  void Adopted(Nanoseconds estimate) { AddToBurst(estimate); }
+  // Whether the device has work of which only that is known. It may be running, or wait for the client.
+  // So it takes turns with other processes, and restricts no session of this process.
+  void NoteUnknown(bool there);
   // The client has the result for which it waited: bytes that were copied to the host.
   void ResultRead();
   // Work is complete.
@@ -250,6 +251,8 @@ class alignas(64) SchedEntity {
   void Proceed() {
     // Work that did not wait for its turn waits for it in the hardware.
     if (in_flight_ > 0 && !MayEnter()) device_turn_.Outside();
+    if (unknown_ && assignment_.shares_device && !Preempting() && !device_turn_.Enter())
+      device_turn_.Outside();
     device_turn_.Proceed();
   }
   // No work that counts is in flight any more.
@@ -345,6 +348,8 @@ class alignas(64) SchedEntity {
   // lets it submit work until that work is complete.
   bool wants_turn_ = false;  // the session has a record, or work in the hardware
   DeviceTurn::Member device_turn_{board_.turn};
+  bool unknown_ = false;          // NoteUnknown()
+  uint64_t unknown_counted_ = 0;  // for it, in DeviceTurn's words
   std::array<bool, 2> entered_{};
   std::array<uint64_t, 2> entered_as_{};
   bool working_ = false;  // counted in board_.busy, with counted_rank_

@@ -23,9 +23,7 @@ std::array<double, 5> TransferRates(const DeviceProperties& properties) {
   return {kBus, kBus, memory / 2, kLink, memory};
 }
 
-// What work counts of which only is known that it is not complete.
-constexpr Nanoseconds kUnknownWork = 1;
-// How often the device is asked whether such work is complete.
+// How often the device is asked whether it has work that the account does not know.
 constexpr Nanoseconds kUnknownPeriod = policy::kMillisecond;
 
 // The duration of a transfer of no bytes.
@@ -149,26 +147,30 @@ void WorkAccount::ResumeParked() {
 }
 
 void WorkAccount::LookForUnknown() {
+  if (!entity().assignment().shares_device) [[likely]] {
+    shares_ = may_have_unknown_ = false;
+    entity().NoteUnknown(false);
+    return;
+  }
+  const uint64_t passed_on = parking_.passed_on();
+  if (!std::exchange(shares_, true) || passed_on != passed_on_) {
+    passed_on_ = passed_on;
+    may_have_unknown_ = true;
+    look_at_ = 0;
+  }
+  if (!may_have_unknown_ && parked_.empty()) return;
   const Nanoseconds now = entity().Now();
   if (now < look_at_) return;
   look_at_ = now + kUnknownPeriod;
   may_have_unknown_ = space_.Busy();
   // While other work is in flight, nobody knows whose it is, and nobody needs to.
-  if (may_have_unknown_ && !has_unknown_ && in_flight_.empty() && unfenced_.empty()) {
-    has_unknown_ = true;
-    entity().Adopted(kUnknownWork);
-  } else if (!may_have_unknown_ && has_unknown_) {
-    has_unknown_ = false;
-    entity().Completed(kUnknownWork);
-  }
+  entity().NoteUnknown(may_have_unknown_ && in_flight_.empty() && unfenced_.empty());
 }
 
 void WorkAccount::TakeProgress() {
   if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
     entity().Completed(complete);
   }
-  if (may_have_unknown_ || !parked_.empty()) [[unlikely]]
-    LookForUnknown();
   TakeRead();
   timer_.Take();
 }
@@ -189,23 +191,16 @@ bool WorkAccount::MakeRoom() {
 void WorkAccount::Watch(bool pause) {
   entity().Update();
   if (entity().followed() && space_.fault().ok()) {
-    const uint64_t passed_on = parking_.passed_on();
-    if (!std::exchange(followed_, true) || std::exchange(passed_on_, passed_on) != passed_on)
-        [[unlikely]] {
-      may_have_unknown_ = true;
-      look_at_ = 0;
-    }
     ResumeParked();
     if (pause || observed_) FenceAll();
     read_awaited_ |= observed_;
     TakeProgress();
-    if (in_flight_.empty() && unfenced_.empty() && !has_unknown_) {
-      entity().Idle();
-    } else {
-      entity().Proceed();
-    }
-  } else if (followed_ || watching() || !unfenced_.empty() || !parked_.empty()) {
-    Forget();
+    if (in_flight_.empty() && unfenced_.empty()) entity().Idle();
+    LookForUnknown();
+    entity().Proceed();
+  } else {
+    shares_ = false;
+    if (watching() || !unfenced_.empty() || !parked_.empty()) Forget();
   }
   entity().NotifyScheduler();
 }
@@ -220,7 +215,7 @@ void WorkAccount::Forget() {
   parked_.clear();
   timer_.Forget();
   in_flight_.Clear();
-  followed_ = may_have_unknown_ = has_unknown_ = false;
+  shares_ = may_have_unknown_ = false;
   read_ = {};
   entity().Forget();
 }

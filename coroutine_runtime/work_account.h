@@ -10,9 +10,9 @@
 // client waits or pauses.
 //
 // Work may be running when it begins to be followed: a session was alone, and another process comes.
-// It counts until all work of the session is complete. Otherwise nobody would know of it, and it would
-// have no turn on the device. The same holds for work that the account takes for parked, because it
-// knows only the latest wait of a stream: work in front of that wait may run.
+// Without a turn it would stop for ever, and the other process with it. So the entity is told that the
+// device has unknown work. The same holds for work that the account takes for parked, because it knows
+// only the latest wait of a stream: work in front of that wait may run.
 //
 // Work is parked while an earlier wait of its stream is not over, if that wait is for the client or
 // for another session. Such a wait may take for ever, so parked work does not count as progress.
@@ -108,10 +108,9 @@ class WorkAccount {
   FencePoint read_;                       // behind the latest copy to the host
   bool read_awaited_ = false;             // the client waits for it
   bool observed_ = false;                 // NoteObserved() was called since the last operation
-  bool followed_ = false;                 // at the last Watch()
-  // Of work that the device has and the account does not know: whether there may be some, whether some
-  // counts, and when the device is asked about it again.
-  bool may_have_unknown_ = false, has_unknown_ = false;
+  bool shares_ = false;                   // Assignment::shares_device at the last Watch()
+  // Whether the device may have work that the account does not know, and when it is asked again.
+  bool may_have_unknown_ = false;
   Nanoseconds look_at_ = 0;
   uint64_t passed_on_ = 0;  // Parking::passed_on() at the last look
 };

@@ -285,7 +285,9 @@ TEST_CASE_METHOD(BesideProcess,
 
 TEST_CASE_METHOD(BesideProcess,
                  "Work that is in the hardware when another process comes takes its turns there") {
-  entity->Adopted(1);
+  entity->NoteUnknown(true);
+  CHECK(words().busy != 0);
+  entity->Proceed();
   CHECK(words().ticket != 0);
   CHECK(words().overruns != 0);
   entity->Proceed();
@@ -305,8 +307,9 @@ TEST_CASE_METHOD(BesideProcess,
   entity->Proceed();
   CHECK(words().overruns == 0);
   CHECK(keeps);
-  entity->Completed(1);
+  entity->NoteUnknown(false);
   entity->Idle();
+  CHECK(words().busy == 0);
   CHECK(words().ticket == 0);
   CHECK_FALSE(keeps);
 }

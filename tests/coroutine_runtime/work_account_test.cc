@@ -7,16 +7,24 @@
 #include <vector>
 
 #include "coroutine_runtime/gpu_coroutine.h"
+#include "tests/coroutine_runtime/engine_peers.h"
 #include "tests/coroutine_runtime/fake_device.h"
 
 namespace detshare {
 namespace {
 
+struct BoardBesideProcess : SchedBoard {
+  explicit BoardBesideProcess(DeviceTurn& of_process) { turn = &of_process; }
+};
+
 // A coroutine that an entity follows, with stream 1.
 struct Followed {
   FakeDevice device;
   ManualClock clock;
-  SchedBoard board;
+  EnginePage page, other;
+  EnginePeers peers;
+  DeviceTurn turn{page.devices[0].turn, peers, 0, clock, [](bool) {}};
+  BoardBesideProcess board{turn};
   DurationTable durations{device.properties().sm_count};
   SchedEntity entity{board, durations, clock, [] {}};
   QueuePool pool{device};
@@ -29,6 +37,7 @@ struct Followed {
 
   // Without `kept`, the device sees all work at once.
   explicit Followed(size_t kept = 0) : parking(executor, kept) {
+    AddPeer(peers, 2, other);
     coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
     SchedEntity::Assignment assignment;
     assignment.followed = true;
@@ -47,10 +56,11 @@ struct Followed {
   // Publishes the assignment again.
   void Follow(bool followed) {
     SchedEntity::Assignment assignment = entity.assignment();
-    assignment.followed = followed;
+    assignment.followed = assignment.shares_device = followed;
     entity.Publish(std::move(assignment));
   }
   ~Followed() { coroutine->Detach(); }
+  const TurnWords& words() const { return page.devices[0].turn; }
 };
 
 TEST_CASE_METHOD(Followed, "The account watches work until it is complete") {
@@ -74,8 +84,9 @@ TEST_CASE_METHOD(Followed, "Work from before it was followed counts until it is 
   Follow(true);
   coroutine->WatchWork(/*pause=*/true);
   CHECK(coroutine->watching_work() == fake_space.busy);
-  CHECK((entity.in_flight() > 0) == fake_space.busy);
-  CHECK(entity.report().has_work == fake_space.busy);
+  CHECK((words().ticket != 0) == fake_space.busy);
+  CHECK((words().busy != 0) == fake_space.busy);
+  CHECK(entity.in_flight() == 0);
   SECTION("which is looked at now and then") {
     clock.Advance(policy::kMillisecond);
     coroutine->WatchWork(/*pause=*/false);
@@ -89,8 +100,8 @@ TEST_CASE_METHOD(Followed, "Work from before it was followed counts until it is 
     coroutine->WatchWork(/*pause=*/false);
   }
   CHECK_FALSE(coroutine->watching_work());
-  CHECK(entity.in_flight() == 0);
-  CHECK_FALSE(entity.report().has_work);
+  CHECK(words().ticket == 0);
+  CHECK(words().busy == 0);
   device.RunAll();
 }
 
@@ -117,12 +128,12 @@ TEST_CASE_METHOD(FollowedAndParked,
   executor.Poll();
   fake_space.busy = true;
   coroutine->WatchWork(/*pause=*/true);
-  CHECK(entity.in_flight() > 0);
+  CHECK(words().ticket != 0);
   device.RunAll();
   fake_space.busy = false;
   clock.Advance(policy::kMillisecond);
   coroutine->WatchWork(/*pause=*/true);
-  CHECK(entity.in_flight() == 0);
+  CHECK(words().ticket == 0);
   CHECK_FALSE(coroutine->watching_work());
 }
 
