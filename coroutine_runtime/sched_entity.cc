@@ -249,7 +249,7 @@ void SchedEntity::NoteUnknown(bool there) {
     if (there) unknown_counted_ = SchedBoard::One(assignment_.rank);
     board_.turn->AddBusy(there ? unknown_counted_ : -unknown_counted_);
   }
-  if (!there && in_flight_ <= 0) device_turn_.Leave();
+  if (!there && (in_flight_ <= 0 || Preempting())) device_turn_.Leave();
 }
 
 void SchedEntity::SetInFlight(Nanoseconds in_flight) {

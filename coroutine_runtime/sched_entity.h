@@ -240,8 +240,8 @@ class alignas(64) SchedEntity {
   void NoteTime(Nanoseconds time) { timed_.Add(time); }
   // Parked work can make progress from this call on.
   void Resumed(Nanoseconds estimate);
-  // Whether the device has work of which only that is known. It may be running, or wait for the client.
-  // So it takes turns with other processes, and restricts no session of this process.
+  // Whether the device has ordinary work of which only that is known. It may be running, or wait for the
+  // client. So it takes turns with other processes, and restricts no session of this process.
   void NoteUnknown(bool there);
   // The client has the result for which it waited: bytes that were copied to the host.
   void ResultRead();
@@ -251,8 +251,7 @@ class alignas(64) SchedEntity {
   void Proceed() {
     // Work that did not wait for its turn waits for it in the hardware.
     if (in_flight_ > 0 && !MayEnter()) device_turn_.Outside();
-    if (unknown_ && assignment_.shares_device && !Preempting() && !device_turn_.Enter())
-      device_turn_.Outside();
+    if (unknown_ && assignment_.shares_device && !device_turn_.Enter()) device_turn_.Outside();
     device_turn_.Proceed();
   }
   // No work that counts is in flight any more.

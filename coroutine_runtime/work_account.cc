@@ -163,8 +163,10 @@ void WorkAccount::LookForUnknown() {
   if (now < look_at_) return;
   look_at_ = now + kUnknownPeriod;
   may_have_unknown_ = space_.Busy();
-  // While other work is in flight, nobody knows whose it is, and nobody needs to.
-  entity().NoteUnknown(may_have_unknown_ && in_flight_.empty() && unfenced_.empty());
+  // Work of the urgent group takes no turns. Other work that is in flight has its turn.
+  const bool unknown = binding_.InUrgentGroup() ? !binding_.OnlyUrgentWork()
+                                                : in_flight_.empty() && unfenced_.empty();
+  entity().NoteUnknown(may_have_unknown_ && unknown);
 }
 
 void WorkAccount::TakeProgress() {
