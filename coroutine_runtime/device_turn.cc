@@ -178,9 +178,14 @@ bool DeviceTurn::Goes() {
 void DeviceTurn::KeepBesideOthers(Nanoseconds now) {
   if (now < look_at_.load(std::memory_order_relaxed)) return;
   look_at_.store(now + kLookAgain, std::memory_order_relaxed);
-  if (!Look(now).overruns || deciding_.exchange(true, std::memory_order_acquire)) return;
-  if ((state_.load(std::memory_order_relaxed) & kHas) != 0 && !std::exchange(keeping_, true))
-    keep_(true);
+  if (deciding_.exchange(true, std::memory_order_acquire)) return;
+  const Line line = Look(now);
+  // One that is in front of this process was overtaken.
+  const bool keep = line.overruns || line.ahead != 0;
+  if ((state_.load(std::memory_order_relaxed) & kHas) != 0 &&
+      std::exchange(keeping_, keep) != keep) {
+    keep_(keep);
+  }
   deciding_.store(false, std::memory_order_release);
 }
 

@@ -20,8 +20,7 @@
 // the process whose turn it is lets its own group keep the device for longer than usual
 // (Device::KeepOrdinary), which stops the other work as urgent work would. So work that overruns
 // proceeds in the turns of its own process, however long it is, and so does all other work. The same
-// holds for work that comes into the hardware without a turn, because the device or the client let it go
-// on.
+// holds for work that begins without a turn, because its client or an event lets it go on.
 //
 // Nobody can keep the device. If the line in front of a process does not get shorter for
 // kOvertakeTimeout for each process there, because they are dead or hostile, it takes a turn as if
@@ -137,7 +136,8 @@ class DeviceTurn {
   void Begin(policy::Nanoseconds now, const Line& line, bool inside);
   // Whether members that are inside may submit more.
   bool Goes();
-  // Keeps the device if work of another process is in the hardware.
+  // Keeps the device while work of another process is in the hardware, and no longer: kept, it makes
+  // urgent work wait.
   void KeepBesideOthers(policy::Nanoseconds now);
   // Gives up the turn with work in the hardware.
   void Overrun(policy::Nanoseconds now);

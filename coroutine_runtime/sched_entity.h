@@ -108,8 +108,8 @@ class alignas(64) SchedEntity {
     // Whether its ordinary work waits for the process's turn on the device (SchedBoard::turn).
     // Requires `followed`.
     bool shares_device = false;
-    // Parked work of this time is as good as work in flight, because nothing stops it once its wait is
-    // over.
+    // Parked work beyond this time counts as work in flight. On a device that cannot preempt, nothing
+    // stops it once its wait is over.
     Nanoseconds max_parked = policy::kForever;
     Nanoseconds budget = policy::kForever;  // from the publication on
     absl::InlinedVector<Partition*, 4> prepare;

@@ -246,6 +246,9 @@ TEST_CASE_METHOD(TurnFixture, "Work that comes into the hardware without a turn 
     b.GiveUp();
     CHECK(processes.WordsOf(1).overruns == 0);
     CHECK(processes.WordsOf(1).ticket == 0);
+    clock.Advance(kMillisecond);
+    a.Proceed();
+    CHECK(processes.all[0].kept == std::vector{true, false});
     a.Leave();
     CHECK(processes.all[0].kept == std::vector{true, false});
   }
