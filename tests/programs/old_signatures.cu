@@ -249,6 +249,7 @@ void Batches(CUstream stream, CUdeviceptr memory) {
   using Batch = CUresult (*)(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*,
                              size_t*, size_t, size_t*, CUstream);
   CHECK_CU(cuMemsetD32(memory, 42, 1));
+  CHECK_CU(cuCtxSynchronize());  // the stream does not wait for the default stream
   CHECK_CU(Get<Batch>("cuMemcpyBatchAsync", 12080)(to, from, sizes, 2, &attributes,
                                                    &first_of_attribute, 1, &failed, stream));
   CHECK_CU(cuStreamSynchronize(stream));
