@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -105,6 +106,20 @@ class KernelOutput {
   virtual void NoteLoss(std::string_view why) = 0;
 };
 
+// What a session does while a call of its thread waits until the device has no work of other sessions.
+// If it did nothing, its own completed work would still count, and it would keep its turn, for which
+// that work of other sessions may wait.
+class CallWait {
+ public:
+  virtual ~CallWait() = default;
+  // The call waits. Called every few milliseconds meanwhile. The operation that the call submits does
+  // not count from now on.
+  virtual void Suspend() = 0;
+  // The call can go on, and its operation counts again. Returns false if the operation has to wait for
+  // its turn: the device asks again.
+  virtual bool Resume() = 0;
+};
+
 // The memory of one session on one device: a range of addresses that belongs to this session alone.
 class AddressSpace {
  public:
@@ -189,6 +204,21 @@ class AddressSpace {
   // Call once, before the first launch.
   void set_output(std::shared_ptr<KernelOutput> output) { output_ = std::move(output); }
 
+  // ---- Calls of this thread, the session's, wait as `wait` says, which outlives them. Calls of other
+  // threads only wait.
+  void set_call_wait(CallWait* wait) {
+    call_wait_ = wait;
+    call_thread_ = std::this_thread::get_id();
+  }
+  // For the device, while a call waits for other sessions' work. Any thread.
+  void SuspendCall() {
+    if (call_wait_ != nullptr && call_thread_ == std::this_thread::get_id()) call_wait_->Suspend();
+  }
+  bool ResumeCall() {
+    return call_wait_ == nullptr || call_thread_ != std::this_thread::get_id() ||
+           call_wait_->Resume();
+  }
+
   // ---- The time-slice group of the session's work (Preemption). The session's thread calls these.
   // Other threads may ask. Once bound() is true for them, urgent() does not change.
 
@@ -206,6 +236,9 @@ class AddressSpace {
   // Release: publishes `urgent_` to threads that show the session's state.
   std::atomic<bool> bound_{false};
   std::shared_ptr<KernelOutput> output_;
+  // Set before other threads call the space.
+  CallWait* call_wait_ = nullptr;
+  std::thread::id call_thread_;
 };
 
 struct KernelParameterInfo {

@@ -143,6 +143,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
   if (hold) [[unlikely]]
     hold_.BeforeKernel(kernel, shape);
   const auto launch = [&](Queue& on) {
+    const WorkAccount::Submission submission(account_, known.operation != nullptr);
     if (!shape.has_priority) [[likely]]
       return on.Launch(space_, kernel, shape, parameters);
     LaunchShape own = shape;
@@ -232,9 +233,11 @@ absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
   // The kernels of a graph leave no gaps, and some may need every place on the SMs.
   hold_.BeforeGraph();
   // The time of a wait says nothing about the operation.
-  absl::Status status =
-      timer_.Run(*stream, *queue, partition, waits ? nullptr : known,
-                 binding_.traced() ? "graph" : "", [&] { return submit(*queue); });
+  absl::Status status = timer_.Run(
+      *stream, *queue, partition, waits ? nullptr : known, binding_.traced() ? "graph" : "", [&] {
+        const WorkAccount::Submission submission(account_, known != nullptr);
+        return submit(*queue);
+      });
   if (known != nullptr) account_.FenceIfDue(*stream);
   return status;
 }

@@ -223,6 +223,13 @@ class GpuCoroutine {
     account_.Watch(pause);
     hold_.Watch();
   }
+  // As in CallWait, for a call on this or another device of the session.
+  void SuspendCall() {
+    if (entity() == nullptr) return;
+    hold_.End();
+    account_.Suspend();
+  }
+  bool ResumeCall() { return entity() == nullptr || account_.Resume(); }
   // Whether WatchWork() may have something to detect even without a new record.
   bool watching_work() const { return account_.watching(); }
 

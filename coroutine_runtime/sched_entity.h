@@ -238,6 +238,12 @@ class alignas(64) SchedEntity {
   }
   // Adds the duration of an operation on the device.
   void NoteTime(Nanoseconds time) { timed_.Add(time); }
+  // A started operation that was counted, and then as completed because its submission waits, is about
+  // to be submitted.
+  void Restarted(Nanoseconds estimate) {
+    pass_ = false;
+    AddToBurst(estimate);
+  }
   // Parked work can make progress from this call on.
   void Resumed(Nanoseconds estimate);
   // Whether the device has ordinary work of which only that is known. It may be running, or wait for the

@@ -56,9 +56,12 @@ void WorkAccount::Add(LogicalStream& stream, Nanoseconds estimate) {
     if (stream.work.parked == 0) parked_.push_back(&stream);
     stream.work.parked += estimate;
     entity().Started(estimate, /*counts=*/false);
+    added_to_ = nullptr;
     return;
   }
   AddUnfenced(stream, estimate);
+  added_to_ = &stream;
+  added_ = estimate;
   entity().Started(estimate, /*counts=*/true);
 }
 
@@ -100,6 +103,28 @@ void WorkAccount::FenceAll() {
   unfenced_.clear();
 }
 
+void WorkAccount::Suspend() {
+  if (submits_ && !withdrawn_ && added_to_ != nullptr && entity().followed()) {
+    withdrawn_ = true;
+    added_to_->work.unfenced -= added_;
+    if (--added_to_->work.unfenced_operations == 0) std::erase(unfenced_, added_to_);
+    entity().Completed(added_);
+  }
+  Watch(/*pause=*/true);
+}
+
+bool WorkAccount::Resume() {
+  if (!withdrawn_) return true;
+  entity().Update();
+  if (entity().followed()) {
+    if (!entity().MayRun() && !entity().Throttle()) return false;
+    AddUnfenced(*added_to_, added_);
+    entity().Restarted(added_);
+  }
+  withdrawn_ = false;
+  return true;
+}
+
 void WorkAccount::BeforeWait(LogicalStream& stream) {
   if (binding_.entity() == nullptr || stream.work.unfenced_operations == 0) return;
   // A fence behind the wait would show the completion of this work too late.
@@ -123,6 +148,7 @@ void WorkAccount::NoteWait(LogicalStream& stream, const FencePoint& awaited) {
 }
 
 void WorkAccount::End(LogicalStream& stream) {
+  if (added_to_ == &stream) added_to_ = nullptr;
   FenceAll();
   // No fence follows the parked operations, so their times are given up.
   timer_.Cover(stream, FencePoint{});

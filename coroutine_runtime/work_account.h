@@ -60,6 +60,28 @@ class WorkAccount {
   // device refused it.
   void FenceIfDue(LogicalStream& stream);
 
+  // Exists while an operation is submitted, which may wait for other sessions (CallWait). `added`:
+  // Add() was called for it, and for no operation since.
+  class Submission {
+   public:
+    Submission(WorkAccount& account, bool added) : account_(account) {
+      account.submits_ = true;
+      if (!added) account.added_to_ = nullptr;
+    }
+    ~Submission() {
+      if (account_.withdrawn_) account_.added_to_ = nullptr;
+      account_.submits_ = account_.withdrawn_ = false;
+    }
+    Submission(const Submission&) = delete;
+    Submission& operator=(const Submission&) = delete;
+
+   private:
+    WorkAccount& account_;
+  };
+  // As in CallWait, for the operation of the present Submission, if there is one. Require an entity.
+  void Suspend();
+  bool Resume();
+
   // ---- waits for the client or for another session
 
   // The stream is about to wait.
@@ -105,10 +127,15 @@ class WorkAccount {
   InFlight in_flight_;
   std::vector<LogicalStream*> unfenced_;  // streams with work that has no fence behind it
   std::vector<LogicalStream*> parked_;    // streams with parked work
-  FencePoint read_;                       // behind the latest copy to the host
-  bool read_awaited_ = false;             // the client waits for it
-  bool observed_ = false;                 // NoteObserved() was called since the last operation
-  bool shares_ = false;                   // Assignment::shares_device at the last Watch()
+  // Where Add() put the latest operation, if it counts as in flight, and its estimate.
+  LogicalStream* added_to_ = nullptr;
+  Nanoseconds added_ = 0;
+  bool submits_ = false;       // a Submission exists
+  bool withdrawn_ = false;     // the operation does not count, until Resume()
+  FencePoint read_;            // behind the latest copy to the host
+  bool read_awaited_ = false;  // the client waits for it
+  bool observed_ = false;      // NoteObserved() was called since the last operation
+  bool shares_ = false;        // Assignment::shares_device at the last Watch()
   // Whether the device may have work that the account does not know, and when it is asked again.
   bool may_have_unknown_ = false;
   Nanoseconds look_at_ = 0;

@@ -62,12 +62,14 @@ absl::StatusOr<std::unique_ptr<SessionDriver>> SessionDriver::Open(const Session
     if (on.broker != nullptr)
       driver->swap_->Add(*on.broker, ClassOf(config.tenant, options), device);
     on.scheduler->Add(config.id, config.tenant, *device.coroutine);
+    device.space->set_call_wait(driver.get());
   }
   return driver;
 }
 
 SessionDriver::~SessionDriver() {
   std::vector<SessionDevice>& devices = session_->devices();
+  for (SessionDevice& device : devices) device.space->set_call_wait(nullptr);
   // Sessions and processes that take turns with this one wait until its work is complete.
   const bool takes_turns =
       std::any_of(devices.begin(), devices.end(), [](const SessionDevice& device) {
@@ -130,6 +132,16 @@ bool SessionDriver::Throttle() {
 
 void SessionDriver::WatchWork(bool pause) {
   for (SessionDevice& device : session_->devices()) device.coroutine->WatchWork(pause);
+}
+
+void SessionDriver::Suspend() {
+  for (SessionDevice& device : session_->devices()) device.coroutine->SuspendCall();
+}
+
+bool SessionDriver::Resume() {
+  std::vector<SessionDevice>& devices = session_->devices();
+  return std::all_of(devices.begin(), devices.end(),
+                     [](SessionDevice& device) { return device.coroutine->ResumeCall(); });
 }
 
 bool SessionDriver::watching_work() const {

@@ -24,7 +24,7 @@ namespace detshare {
 
 class SessionSwap;
 
-class SessionDriver {
+class SessionDriver : private CallWait {
  public:
   // Opens the session and adds it to the schedulers and memory brokers of its devices. `options`
   // must outlive the driver.
@@ -32,7 +32,7 @@ class SessionDriver {
                                                              const ServerOptions& options);
   // Waits for the session's work on the GPU and releases everything. Call Abandon() first to
   // shorten the wait.
-  ~SessionDriver();
+  ~SessionDriver() override;
   SessionDriver(const SessionDriver&) = delete;
   SessionDriver& operator=(const SessionDriver&) = delete;
 
@@ -101,6 +101,8 @@ class SessionDriver {
 
  private:
   explicit SessionDriver(std::unique_ptr<Session> session);
+  void Suspend() override;
+  bool Resume() override;
   void Execute(Transport transport, uint16_t op, uint32_t device, ContextId context,
                std::span<const uint8_t> args, std::span<const uint8_t> payload, Reply& reply);
   void WaitForDevices();

@@ -293,6 +293,8 @@ class FakeDevice : public Device {
 
  public:
   uint64_t memory_left;
+  std::function<void()>
+      submitting;  // called while a launch is submitted, before it is in its queue
 };
 
 inline FakeAddressSpace::~FakeAddressSpace() {
@@ -339,6 +341,7 @@ inline absl::Status FakeQueue::Work(int64_t number) {
 inline absl::Status FakeQueue::Launch(AddressSpace&, Kernel&, const LaunchShape& shape,
                                       absl::Span<const std::byte>) {
   const int64_t sms = first_sm == 0 ? device_.properties().sm_count : 1;
+  if (device_.submitting != nullptr) device_.submitting();
   if (shape.cooperative && shape.grid.x > device_.cooperative_limit * sms) {
     return CudaError(kCudaErrorCooperativeLaunchTooLarge, "too large");
   }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -261,6 +262,110 @@ TEST_CASE_METHOD(Followed, "An operation beside which others began to work gives
   };
   CHECK(time_of(100, 0) > 0);
   CHECK(time_of(200, SchedBoard::One(5)) < 0);  // a bound is negative
+}
+
+TEST_CASE_METHOD(Followed, "A call that waits for other sessions gives up the turn") {
+  SchedEntity::Assignment assignment = entity.assignment();
+  assignment.takes_turns = assignment.shares_device = true;
+  assignment.turn_group = 1;
+  entity.Publish(assignment);
+  coroutine->WatchWork(/*pause=*/true);
+  // Whether another group of the board may submit work.
+  const auto others_enter = [&] {
+    const bool entered = board.EnterTurn(/*preempting=*/false, 2);
+    if (entered) board.LeaveTurn(/*preempting=*/false);
+    return entered;
+  };
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  CHECK_FALSE(others_enter());
+  CHECK(words().ticket != 0);
+
+  SECTION("once its work is complete") {
+    coroutine->SuspendCall();
+    CHECK_FALSE(others_enter());
+    device.RunAll();
+    coroutine->SuspendCall();
+    CHECK(others_enter());
+    CHECK(words().ticket == 0);
+    CHECK(coroutine->ResumeCall());
+    CHECK(entity.in_flight() == 0);
+  }
+  SECTION("and its operation waits for another one") {
+    int calls = 0;
+    device.submitting = [&] {
+      ++calls;
+      coroutine->SuspendCall();
+      device.RunAll();
+      coroutine->SuspendCall();
+      CHECK(entity.in_flight() == 0);
+      CHECK(words().ticket == 0);
+      REQUIRE(board.EnterTurn(/*preempting=*/false, 2));
+      CHECK_FALSE(coroutine->ResumeCall());
+      coroutine->SuspendCall();
+      CHECK_FALSE(coroutine->ResumeCall());
+      board.LeaveTurn(/*preempting=*/false);
+      CHECK(coroutine->ResumeCall());
+      CHECK(entity.in_flight() > 0);
+      CHECK_FALSE(others_enter());
+      CHECK(words().ticket != 0);
+      // The device was not idle, so the call waits again.
+      coroutine->SuspendCall();
+      CHECK(entity.in_flight() == 0);
+      CHECK(others_enter());
+      CHECK(coroutine->ResumeCall());
+    };
+    REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+    CHECK(calls == 1);
+    CHECK(entity.in_flight() > 0);
+    CHECK_FALSE(others_enter());
+  }
+  SECTION("also if the device refuses the operation in the end") {
+    device.cooperative_limit = 1;
+    device.submitting = [&] {
+      coroutine->SuspendCall();
+      device.RunAll();
+      coroutine->SuspendCall();
+    };
+    LaunchShape too_large;
+    too_large.cooperative = true;
+    too_large.grid.x = 1000;
+    CHECK_FALSE(coroutine->Launch(1, kernel, too_large, {}).ok());
+    CHECK(entity.in_flight() == 0);
+  }
+  SECTION("and nothing counts once work is not followed any more") {
+    device.submitting = [&] {
+      Follow(false);
+      coroutine->SuspendCall();
+      CHECK(coroutine->ResumeCall());
+    };
+    REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+    CHECK(entity.in_flight() == 0);
+  }
+  device.submitting = nullptr;
+  coroutine->WatchWork(/*pause=*/true);
+  device.RunAll();
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(entity.in_flight() == 0);
+  CHECK(others_enter());
+  CHECK(words().ticket == 0);
+}
+
+TEST_CASE_METHOD(Followed, "Only calls of the session's thread give up its turn") {
+  struct Counted : CallWait {
+    void Suspend() override { ++suspended; }
+    bool Resume() override { return false; }
+    int suspended = 0;
+  } counted;
+  space->SuspendCall();
+  CHECK(space->ResumeCall());
+  space->set_call_wait(&counted);
+  space->SuspendCall();
+  CHECK_FALSE(space->ResumeCall());
+  std::thread([&] {
+    space->SuspendCall();
+    CHECK(space->ResumeCall());
+  }).join();
+  CHECK(counted.suspended == 1);
 }
 
 }  // namespace

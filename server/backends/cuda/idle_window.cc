@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 
@@ -20,23 +21,36 @@ constexpr milliseconds kFirstHold(10), kLongestHold(500);
 // Between tries, work goes on for as long as it was held back. While a stream waits for the host, a
 // try is pointless.
 constexpr milliseconds kHostWaitPoll(1);
+// Other calls are short, unless they wait, too.
+constexpr microseconds kTurnPoll(50);
 // The device becomes idle soon while no new work comes, so the poll is short.
 constexpr microseconds kIdlePoll(5);
 
 }  // namespace
 
 absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::Status()>& call) {
-  const MutexLock turn(&turn_);
+  while (!turn_.TryLock()) {
+    DETSHARE_RETURN_IF_ERROR(Ended(space));
+    space.SuspendCall();
+    std::this_thread::sleep_for(kTurnPoll);
+  }
+  const absl::Status status = RunInTurn(space, call);
+  turn_.Unlock();
+  return status;
+}
+
+absl::Status IdleWindow::RunInTurn(CudaAddressSpace& space,
+                                   const std::function<absl::Status()>& call) {
   for (milliseconds hold = kFirstHold;; hold = std::min(hold * 2, kLongestHold)) {
-    while (group_.gpu.AnySpaceWaitsForTheHost()) {
-      if (group_.gpu.lost()) return group_.gpu.health();
-      if (space.abandoned()) return CudaError(kCudaErrorDeinitialized, "the session is over");
+    while (group_.gpu.AnySpaceWaitsForTheHost() || !space.ResumeCall()) {
+      DETSHARE_RETURN_IF_ERROR(Ended(space));
+      space.SuspendCall();
       std::this_thread::sleep_for(kHostWaitPoll);
     }
     Hold();
     const Clock::time_point end = Clock::now() + hold;
     do {
-      if (group_.gpu.lost() || space.abandoned()) break;
+      if (!Ended(space).ok()) break;
       if (!group_.Busy()) {
         const absl::Status status = [&] {
           const OrdinarySlice::Call own(group_.slice.get());
@@ -48,10 +62,19 @@ absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::
       std::this_thread::sleep_for(kIdlePoll);
     } while (Clock::now() < end);
     Open();
-    if (group_.gpu.lost()) return group_.gpu.health();
-    if (space.abandoned()) return CudaError(kCudaErrorDeinitialized, "the session is over");
-    std::this_thread::sleep_for(hold);
+    const Clock::time_point again = Clock::now() + hold;
+    do {
+      DETSHARE_RETURN_IF_ERROR(Ended(space));
+      space.SuspendCall();
+      std::this_thread::sleep_for(kHostWaitPoll);
+    } while (Clock::now() < again);
   }
+}
+
+absl::Status IdleWindow::Ended(const CudaAddressSpace& space) const {
+  if (group_.gpu.lost()) return group_.gpu.health();
+  if (space.abandoned()) return CudaError(kCudaErrorDeinitialized, "the session is over");
+  return absl::OkStatus();
 }
 
 bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work) {

@@ -13,7 +13,8 @@
 //       +--------- the time is over ------------+   (work goes on; tried again later)
 //
 // A context that does not become idle (a stream waits for its client, a kernel never ends) delays
-// only the threads that need such a call.
+// only the threads that need such a call. What they wait for may need a turn that their own sessions
+// have. So the sessions give up their turns meanwhile (CallWait).
 #pragma once
 
 #include <atomic>
@@ -48,6 +49,10 @@ class IdleWindow {
   void WaitUntilOpen();
 
  private:
+  absl::Status RunInTurn(CudaAddressSpace& space, const std::function<absl::Status()>& call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  // Returns why no call for the space can be made any more; OkStatus: it can.
+  absl::Status Ended(const CudaAddressSpace& space) const;
   void Hold() { holding_.store(true); }
   void Open();
 
