@@ -180,6 +180,7 @@ T* Zeroed(std::size_t count) {
   T* device = nullptr;
   CHECK(cudaMalloc(&device, count * sizeof(T)));
   CHECK(cudaMemset(device, 0, count * sizeof(T)));
+  CHECK(cudaStreamSynchronize(cudaStreamLegacy));
   return device;
 }
 

@@ -26,6 +26,7 @@ void Run(const char* name, cudaGraph_t graph, unsigned by) {
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   CHECK(cudaMemset(sum, 0, sizeof(unsigned)));
+  CHECK(cudaDeviceSynchronize());  // the stream does not wait for the default stream
   std::vector<unsigned> want(kCount);
   unsigned total = 0;
   for (int round = 0; round < 2; ++round) {

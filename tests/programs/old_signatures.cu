@@ -152,6 +152,12 @@ int Value(CUdeviceptr memory) {
   return value;
 }
 
+// Streams that do not wait for the default stream also see the value.
+void Fill(CUdeviceptr memory, unsigned value) {
+  CHECK_CU(cuMemsetD32(memory, value, 1));
+  CHECK_CU(cuCtxSynchronize());
+}
+
 void Graphs(CUfunction add, CUstream stream, CUdeviceptr memory) {
   int amount = 5;
   void* arguments[] = {&memory, &amount};
@@ -200,7 +206,7 @@ void Graphs(CUfunction add, CUstream stream, CUdeviceptr memory) {
   for (const int version : {10000, 11000}) {
     CHECK_CU(Get<Instantiate>("cuGraphInstantiate", version)(&exec, graph, &error_node, log,
                                                              sizeof(log)));
-    CHECK_CU(cuMemsetD32(memory, 100, 1));
+    Fill(memory, 100);
     CHECK_CU(cuGraphLaunch(exec, stream));
     CHECK_CU(cuStreamSynchronize(stream));
     REQUIRE(Value(memory) == 112);
@@ -248,8 +254,7 @@ void Batches(CUstream stream, CUdeviceptr memory) {
   attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
   using Batch = CUresult (*)(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*,
                              size_t*, size_t, size_t*, CUstream);
-  CHECK_CU(cuMemsetD32(memory, 42, 1));
-  CHECK_CU(cuCtxSynchronize());  // the stream does not wait for the default stream
+  Fill(memory, 42);
   CHECK_CU(Get<Batch>("cuMemcpyBatchAsync", 12080)(to, from, sizes, 2, &attributes,
                                                    &first_of_attribute, 1, &failed, stream));
   CHECK_CU(cuStreamSynchronize(stream));

@@ -22,6 +22,7 @@ int main() {
   CHECK_CU(cuMemsetD32(words, 0, 16));
   CHECK_CU(cuMemsetD32(log, 0, 64));
   CHECK_CU(cuMemsetD32(length, 0, 1));
+  CHECK_CU(cuCtxSynchronize());  // the streams do not wait for the default stream
   unsigned* device_words = reinterpret_cast<unsigned*>(words);
   unsigned* device_log = reinterpret_cast<unsigned*>(log);
   unsigned* device_length = reinterpret_cast<unsigned*>(length);
