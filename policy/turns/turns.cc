@@ -21,9 +21,12 @@ namespace {
 Nanoseconds WindowOf(Nanoseconds slice) {
   return std::clamp<Nanoseconds>(slice / 4, 25 * kMicrosecond, 2 * kMillisecond);
 }
-// Outside its turn, a coroutine waits for its turn. This is only the last resort against a turn
-// that never ends.
-constexpr Nanoseconds kLongestWait = 10 * kSecond;
+// Outside its turn, a coroutine waits for its turn. But its kernel in the hardware may wait for an
+// operation that comes behind the turn, and no other turn begins before that kernel ends. So an
+// operation passes when the work in the hardware takes this many times its estimate, and at least
+// kShortestWait.
+constexpr Nanoseconds kLate = 4;
+constexpr Nanoseconds kShortestWait = 100 * kMillisecond, kLongestWait = 10 * kSecond;
 
 class Turns final : public Policy {
  public:
@@ -159,7 +162,9 @@ class Turns final : public Policy {
       // The rank keeps its waiting work from restricting the others.
       grant->rank = kRanks - 1;
       grant->idle.window = 0;
-      grant->idle.max_throttle = kLongestWait;
+      grant->idle.max_throttle =
+          view.in_flight > 0 ? std::clamp(Times(view.in_flight, kLate), kShortestWait, kLongestWait)
+                             : kLongestWait;
       grant->contended = grant->idle;
       grant->tail.reset();
       return;

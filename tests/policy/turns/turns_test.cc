@@ -173,6 +173,38 @@ TEST_CASE("Work that waits for its turn goes behind all other work") {
   CHECK(decision.grants[0].rank < kRanks - 1);
 }
 
+TEST_CASE("Work beyond its turn gets another operation when it takes much longer than it should") {
+  auto policy = *CreatePolicy("temporal", {});
+  const Tenant tenants[] = {Named("a"), Named("b")};
+  std::vector<CoroutineView> views(2);
+  for (size_t i = 0; i < 2; ++i) {
+    views[i].id = i + 1;
+    views[i].tenant = &tenants[i];
+    views[i].has_work = true;
+  }
+  const SmRange whole;
+  Snapshot snapshot;
+  snapshot.now = 1;
+  snapshot.device = {132, 8};
+  snapshot.partitions = {&whole, 1};
+  snapshot.tenants = tenants;
+  snapshot.coroutines = views;
+  REQUIRE(policy->Decide(snapshot).grants[0].idle.window > 0);
+  // The turn of the first one is over.
+  snapshot.now += kSecond;
+  const auto throttled_for = [&](Nanoseconds in_flight) {
+    views[0].in_flight = in_flight;
+    snapshot.now += kMillisecond;
+    const Limits limits = policy->Decide(snapshot).grants[0].idle;
+    REQUIRE(limits.window == 0);
+    return limits.max_throttle;
+  };
+  CHECK(throttled_for(0) == 10 * kSecond);
+  CHECK(throttled_for(kMillisecond) == 100 * kMillisecond);
+  CHECK(throttled_for(kSecond) == 4 * kSecond);
+  CHECK(throttled_for(kForever) == 10 * kSecond);
+}
+
 TEST_CASE("Work that waits for its turn does not run in the tail of a request either") {
   auto policy = *CreatePolicy("priority", {});
   const Tenant tenants[] = {Exclusive("exclusive", TenantClass::kLatency),
