@@ -56,7 +56,9 @@ std::unique_ptr<CudaManagedMemory> CudaManagedMemory::Create(std::vector<CudaCon
 
 absl::Status CudaManagedMemory::Allocate(uint64_t address, uint64_t reserved) {
   CudaContext& context = *contexts_[0];
-  context.Enter();
+  // libcuda copies managed memory in the group of the context that allocated it, whatever the copy's
+  // stream is. Only the urgent group needs no turn.
+  (context.urgent != nullptr ? *context.urgent : context.ordinary).Enter();
   CUdeviceptr made = 0;
   CUresult result;
   {
