@@ -98,40 +98,43 @@ CUDA_RESOURCE_VIEW_DESC ViewOf(const TextureView& from) {
 // ---- arrays
 
 CudaArray::~CudaArray() {
-  if (mipmap_ != nullptr) {
-    reclaimer_.Later(DeferredReclaimer::Drains::kOrdinary, [&context = context_, mipmap = mipmap_] {
-      context.Enter();
-      context.api.cuMipmappedArrayDestroy(mipmap);
-    });
-  } else {
-    reclaimer_.Later(DeferredReclaimer::Drains::kOrdinary,
-                     [&context = context_, array = levels_[0]] {
-                       context.Enter();
-                       context.api.cuArrayDestroy(array);
-                     });
-  }
+  reclaimer_.Later(DeferredReclaimer::Of(group_), [&group = group_, mipmap = mipmap_,
+                                                   array = levels_.empty() ? nullptr : levels_[0]] {
+    group.Enter();
+    if (mipmap != nullptr) {
+      group.gpu.api.cuMipmappedArrayDestroy(mipmap);
+    } else {
+      group.gpu.api.cuArrayDestroy(array);
+    }
+  });
 }
 
 absl::Status CudaArray::FindLevels() {
   if (mipmap_ == nullptr) return absl::OkStatus();
   for (uint32_t level = 0; level < description().levels; ++level) {
     CUarray array = nullptr;
-    DETSHARE_RETURN_IF_ERROR(context_.Check(
-        context_.api.cuMipmappedArrayGetLevel(&array, mipmap_, level), "cuMipmappedArrayGetLevel"));
+    DETSHARE_RETURN_IF_ERROR(
+        group_.gpu.Check(group_.gpu.api.cuMipmappedArrayGetLevel(&array, mipmap_, level),
+                         "cuMipmappedArrayGetLevel"));
     levels_.push_back(array);
   }
   return absl::OkStatus();
 }
 
 CudaImages::~CudaImages() {
-  context_.Enter();
-  if (stream_ != nullptr) context_.api.cuStreamDestroy(stream_);
-  if (zeros_ != 0) context_.api.cuMemFree(zeros_);
+  const MutexLock lock(&clearing_);
+  for (CudaGroup* const group : {&context_.ordinary, context_.urgent.get()}) {
+    if (group == nullptr) continue;
+    const Zeros& zeros = zeros_[group->urgent];
+    group->Enter();
+    if (zeros.stream != nullptr) context_.api.cuStreamDestroy(zeros.stream);
+    if (zeros.memory != 0) context_.api.cuMemFree(zeros.memory);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Array>> CudaImages::CreateArray(
-    AddressSpace&, const ArrayDescription& description) {
-  context_.Enter();
+    AddressSpace& space, const ArrayDescription& description) {
+  CudaGroup& group = EnterAndBind(space);
   CUDA_ARRAY3D_DESCRIPTOR asked{};
   asked.Width = description.width;
   asked.Height = description.height;
@@ -147,31 +150,28 @@ absl::StatusOr<std::unique_ptr<Array>> CudaImages::CreateArray(
           : context_.Check(context_.api.cuMipmappedArrayCreate(&mipmap, &asked, description.levels),
                            "cuMipmappedArrayCreate");
   if (!status.ok()) return status;
-  auto made = std::make_unique<CudaArray>(context_, reclaimer_, description, array, mipmap);
+  auto made = std::make_unique<CudaArray>(group, reclaimer_, description, array, mipmap);
   status = made->FindLevels();
   if (status.ok()) status = Clear(*made);
   if (!status.ok()) return status;
   return made;
 }
 
-absl::Status CudaImages::PrepareZeros() {
-  absl::Status status;
-  if (stream_ == nullptr) {
-    status =
-        context_.Check(context_.api.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0),
-                       "cuStreamCreateWithPriority");
+absl::Status CudaImages::Prepare(Zeros& zeros) {
+  if (zeros.stream == nullptr) {
+    DETSHARE_RETURN_IF_ERROR(context_.Check(
+        context_.api.cuStreamCreateWithPriority(&zeros.stream, CU_STREAM_NON_BLOCKING, 0),
+        "cuStreamCreateWithPriority"));
   }
-  if (!status.ok() || zeros_ != 0) return status;
-  CUdeviceptr zeros = 0;
-  status = context_.Check(context_.api.cuMemAlloc(&zeros, kZeroBytes), "cuMemAlloc");
-  if (!status.ok()) return status;
-  zeros_ = zeros;
+  if (zeros.memory != 0) return absl::OkStatus();
+  DETSHARE_RETURN_IF_ERROR(
+      context_.Check(context_.api.cuMemAlloc(&zeros.memory, kZeroBytes), "cuMemAlloc"));
   // The copies that follow are on the same stream.
-  return context_.Check(context_.api.cuMemsetD8Async(zeros, 0, kZeroBytes, stream_),
+  return context_.Check(context_.api.cuMemsetD8Async(zeros.memory, 0, kZeroBytes, zeros.stream),
                         "cuMemsetD8Async");
 }
 
-absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
+absl::Status CudaImages::ClearLevel(const Zeros& zeros, const CudaArray& array, uint32_t level) {
   const ArrayExtent extent = LevelExtent(array.description(), level);
   const uint64_t rows_at_once = std::min(extent.rows, kZeroBytes / extent.row_bytes);
   if (rows_at_once == 0)
@@ -185,7 +185,7 @@ absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
     for (uint64_t row = 0; row < extent.rows; row += rows_at_once) {
       CUDA_MEMCPY3D copy{};
       copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-      copy.srcDevice = zeros_;
+      copy.srcDevice = zeros.memory;
       copy.srcPitch = extent.row_bytes;
       copy.srcHeight = rows_at_once;
       copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
@@ -196,7 +196,7 @@ absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
       copy.Height = std::min(rows_at_once, extent.rows - row);
       copy.Depth = std::min(slices_at_once, extent.slices - slice);
       DETSHARE_RETURN_IF_ERROR(
-          context_.Check(context_.api.cuMemcpy3DAsync(&copy, stream_), "cuMemcpy3DAsync"));
+          context_.Check(context_.api.cuMemcpy3DAsync(&copy, zeros.stream), "cuMemcpy3DAsync"));
     }
   }
   return absl::OkStatus();
@@ -204,13 +204,15 @@ absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
 
 absl::Status CudaImages::Clear(const CudaArray& array) {
   const MutexLock lock(&clearing_);
-  absl::Status status = PrepareZeros();
+  Zeros& zeros = zeros_[array.group().urgent];
+  const OrdinarySlice::Call own(array.group().slice.get());
+  absl::Status status = Prepare(zeros);
   for (uint32_t level = 0; status.ok() && level < array.description().level_count(); ++level)
-    status = ClearLevel(array, level);
-  if (stream_ == nullptr) return status;
+    status = ClearLevel(zeros, array, level);
+  if (zeros.stream == nullptr) return status;
   // Waits in any case, because queued work must not outlive the array.
   absl::Status done =
-      context_.Check(context_.api.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+      context_.Check(context_.api.cuStreamSynchronize(zeros.stream), "cuStreamSynchronize");
   return status.ok() ? done : status;
 }
 
