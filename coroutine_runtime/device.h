@@ -482,10 +482,10 @@ class Device {
   // work stops the work of all other partitions and runs until it is complete. It runs as soon as
   // it is submitted, after about properties().preemption.latency_ns.
   virtual Partition* urgent() { return nullptr; }
-  // Whether ordinary work keeps the device for a part of a millisecond at a time when ordinary work of another
-  // process is there. By default it gives way at once, as it does for urgent work. Takes a fraction
-  // of a millisecond. Does nothing on a device without an urgent group, or that no other process can
-  // use.
+  // True: ordinary work keeps the device for a part of a millisecond at a time, also when urgent work
+  // or ordinary work of another process is there, until the same caller says false. By default it
+  // gives way at once, and makes no progress beside such work. Takes a fraction of a millisecond. Does
+  // nothing on a device without an urgent group. Any thread.
   virtual void KeepOrdinary(bool /*keep*/) {}
   // `others_work` tells whether other processes have work on the device. Null: nobody knows, so they
   // may have, as before the first call. The driver's own work in slow calls (CreatePartition, the

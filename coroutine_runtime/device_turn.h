@@ -102,6 +102,8 @@ class DeviceTurn {
     void Leave();
     // It does not wait any more.
     void GiveUp();
+    // Whether it counts as having work there.
+    bool inside() const { return inside_; }
 
    private:
     DeviceTurn* const turn_;

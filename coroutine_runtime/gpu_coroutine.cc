@@ -105,9 +105,9 @@ absl::StatusOr<bool> GpuCoroutine::MarkWork(uint64_t serial, Marker& marker) {
 bool GpuCoroutine::OrdinaryComplete() {
   for (const auto& [id, context] : streams_.contexts()) {
     for (LogicalStream* const stream : context->streams) {
-      if (stream->queue != nullptr && stream->partition != device_.urgent() &&
-          !stream->queue->Idle()) {
-        return false;
+      // A stream that has moved leaves work behind.
+      for (const PooledQueue& queue : stream->queues) {
+        if (queue.partition() != device_.urgent() && !queue.get()->Idle()) return false;
       }
     }
   }

@@ -388,7 +388,26 @@ void SchedEntity::Resumed(Nanoseconds estimate) {
   AddToBurst(estimate);
 }
 
+void SchedEntity::GuardProgress(bool ordinary) {
+  if (!ordinary || completions_ != seen_completions_ || stands_since_ == 0) {
+    seen_completions_ = completions_;
+    stands_since_ = ordinary ? clock_.NowNanoseconds() : 0;
+    KeepOrdinary(false);
+    return;
+  }
+  if (keeps_ordinary_ || !contended()) return;
+  if (assignment_.shares_device && !device_turn_.inside()) return;
+  const Nanoseconds late =
+      std::clamp(in_flight_, kStarved / kLate, policy::kForever / kLate) * kLate;
+  if (clock_.NowNanoseconds() - stands_since_ >= late) KeepOrdinary(true);
+}
+
+void SchedEntity::KeepOrdinary(bool keep) {
+  if (std::exchange(keeps_ordinary_, keep) != keep) board_.keep_ordinary(keep);
+}
+
 void SchedEntity::Completed(Nanoseconds estimate) {
+  ++completions_;
   SetInFlight(in_flight_ - estimate);
   if (in_flight_ <= 0) LeaveTurn();
 }
@@ -406,6 +425,8 @@ void SchedEntity::Forget() {
   parked_ = 0;
   pass_ = false;
   SetInFlight(0);
+  stands_since_ = 0;
+  KeepOrdinary(false);
   NoteUnknown(false);
   LeaveTurn();
   device_turn_.GiveUp();

@@ -60,6 +60,10 @@ struct alignas(64) SchedBoard {
   // This process's turn on the device; null: no other process uses it. Set before there are entities.
   DeviceTurn* turn = nullptr;
 
+  // Device::KeepOrdinary of the device; empty if the device cannot preempt. Set before there are
+  // entities.
+  std::function<void(bool)> keep_ordinary;
+
   // A coroutine of some rank begins or ends to have work: adds `change`, which One() gives.
   void AddBusy(uint64_t change) {
     busy.fetch_add(change, std::memory_order_relaxed);
@@ -253,12 +257,14 @@ class alignas(64) SchedEntity {
   void ResultRead();
   // Work is complete.
   void Completed(Nanoseconds estimate);
-  // Work is still in flight. Called every few milliseconds meanwhile.
-  void Proceed() {
+  // Work may still be in flight. Called every few milliseconds meanwhile. `ordinary`: some of it, or what
+  // it waits for, may be in the ordinary time-slice group.
+  void Proceed(bool ordinary) {
     // Work that did not wait for its turn waits for it in the hardware.
     if (in_flight_ > 0 && !MayEnter()) device_turn_.Outside();
     if (unknown_ && assignment_.shares_device && !device_turn_.Enter()) device_turn_.Outside();
     device_turn_.Proceed();
+    if (board_.keep_ordinary) GuardProgress(ordinary);
   }
   // No work that counts is in flight any more.
   void Idle();
@@ -322,7 +328,14 @@ class alignas(64) SchedEntity {
   Partition& ChooseByLimits(Kind kind);
   void PublishTokens();
   void SetWorking(bool working);
+  // Lets ordinary work keep the device that makes no progress beside other work, until it does: urgent
+  // work may wait for it and never end.
+  void GuardProgress(bool ordinary);
+  void KeepOrdinary(bool keep);
 
+  // Ordinary work makes no progress if it takes this long, and this many times its estimate.
+  static constexpr Nanoseconds kStarved = 100 * policy::kMillisecond;
+  static constexpr Nanoseconds kLate = 4;
   static constexpr Nanoseconds kRequestPause = policy::kMillisecond;
   static constexpr uint32_t kManyOperations = 8;
 
@@ -357,6 +370,11 @@ class alignas(64) SchedEntity {
   uint64_t unknown_counted_ = 0;  // for it, in DeviceTurn's words
   std::array<bool, 2> entered_{};
   std::array<uint64_t, 2> entered_as_{};
+  // For GuardProgress(): how often work was completed, at all and when it looked last, and since when
+  // it sees the same work in flight; 0: none.
+  uint64_t completions_ = 0, seen_completions_ = 0;
+  Nanoseconds stands_since_ = 0;
+  bool keeps_ordinary_ = false;
   bool working_ = false;  // counted in board_.busy, with counted_rank_
   int counted_rank_ = 0;
   bool news_ = false;

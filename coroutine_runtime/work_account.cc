@@ -225,7 +225,7 @@ void WorkAccount::Watch(bool pause) {
     TakeProgress();
     if (in_flight_.empty() && unfenced_.empty()) entity().Idle();
     LookForUnknown();
-    entity().Proceed();
+    entity().Proceed(binding_.InUrgentGroup() ? !binding_.OnlyUrgentWork() : watching());
   } else {
     shares_ = false;
     if (watching() || !unfenced_.empty() || !parked_.empty()) Forget();

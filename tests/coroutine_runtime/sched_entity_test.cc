@@ -67,6 +67,69 @@ struct Entity {
   }
 };
 
+struct GuardedEntity : Entity {
+  int keepers = 0;
+
+  GuardedEntity() {
+    board.keep_ordinary = [this](bool keep) { keepers += keep ? 1 : -1; };
+    Publish(Assignment());
+    board.busy += SchedBoard::One(5);  // another coroutine has work
+  }
+  // Looks at the work every millisecond. Returns after how many of them the work keeps the device, at
+  // most `most`.
+  int KeptAfter(int most, bool ordinary = true) {
+    for (int passed = 0; passed < most; ++passed) {
+      entity.Proceed(ordinary);
+      if (keepers == 1) return passed;
+      clock.Advance(policy::kMillisecond);
+    }
+    return most;
+  }
+};
+
+TEST_CASE_METHOD(GuardedEntity,
+                 "Ordinary work that stands still keeps the device until it goes on") {
+  entity.Started(policy::kMillisecond, true);
+  entity.Started(policy::kMillisecond, true);
+  CHECK(KeptAfter(1000) == 100);
+  entity.Proceed(true);
+  CHECK(keepers == 1);
+  SECTION("a part of it ends") {
+    entity.Completed(policy::kMillisecond);
+    entity.Proceed(true);
+    CHECK(keepers == 0);
+    CHECK(KeptAfter(1000) == 100);
+    entity.Completed(policy::kMillisecond);
+    entity.Idle();
+    entity.Proceed(false);
+  }
+  SECTION("all of it ends, or moves to the urgent group") { entity.Proceed(false); }
+  SECTION("it is not followed any more") { entity.Forget(); }
+  CHECK(keepers == 0);
+}
+
+TEST_CASE_METHOD(GuardedEntity, "Work that takes as long as it should does not stand still") {
+  entity.Started(policy::kSecond, true);
+  CHECK(KeptAfter(10'000) == 4'000);
+  entity.Forget();
+}
+
+TEST_CASE_METHOD(GuardedEntity, "Work keeps the device only beside other work") {
+  board.busy -= SchedBoard::One(5);
+  entity.Started(policy::kMillisecond, true);
+  CHECK(KeptAfter(300) == 300);
+  board.busy += SchedBoard::One(5);
+  CHECK(KeptAfter(1000) == 0);
+  entity.Forget();
+  CHECK(keepers == 0);
+}
+
+TEST_CASE_METHOD(GuardedEntity, "Urgent work does not keep the device as ordinary work") {
+  entity.Started(policy::kMillisecond, true);
+  CHECK(KeptAfter(300, /*ordinary=*/false) == 300);
+  entity.Forget();
+}
+
 TEST_CASE("A turn group enters when no work of another group is in the hardware") {
   SchedBoard board;
   CHECK(board.EnterTurn(false, 1));
@@ -258,8 +321,10 @@ struct BesideProcess {
   DurationTable durations{device.properties().sm_count};
   std::unique_ptr<SchedEntity> entity;
   bool keeps = false;
+  int stands_still = 0;
 
   BesideProcess() {
+    board.keep_ordinary = [this](bool keep) { stands_still += keep ? 1 : -1; };
     clock.Advance(policy::kSecond);
     peers.own_id = 1;
     AddPeer(peers, 2, other);
@@ -287,26 +352,27 @@ TEST_CASE_METHOD(BesideProcess,
                  "Work that is in the hardware when another process comes takes its turns there") {
   entity->NoteUnknown(true);
   CHECK(words().busy != 0);
-  entity->Proceed();
+  entity->Proceed(/*ordinary=*/true);
   CHECK(words().ticket != 0);
   CHECK(words().overruns != 0);
-  entity->Proceed();
+  entity->Proceed(/*ordinary=*/true);
   other.devices[0].turn.ticket = 0;
-  entity->Proceed();  // it has the turn
+  entity->Proceed(/*ordinary=*/true);  // it has the turn
   other.devices[0].turn.ticket = static_cast<uint64_t>(clock.NowNanoseconds());
   clock.Advance(DeviceTurn::kLength);
-  entity->Proceed();
+  entity->Proceed(/*ordinary=*/true);
   CHECK(words().overruns == 0);
   clock.Advance(DeviceTurn::kGrace);
-  entity->Proceed();
+  entity->Proceed(/*ordinary=*/true);
   CHECK(words().overruns == 1);
   CHECK(words().ticket > other.devices[0].turn.ticket);
   // A turn beside work of the other process that overruns: then this one stops it.
   other.devices[0].turn.overruns = 1;
   other.devices[0].turn.ticket = words().ticket + 1;
-  entity->Proceed();
+  entity->Proceed(/*ordinary=*/true);
   CHECK(words().overruns == 0);
   CHECK(keeps);
+  CHECK(stands_still == 0);
   entity->NoteUnknown(false);
   entity->Idle();
   CHECK(words().busy == 0);
@@ -395,6 +461,24 @@ TEST_CASE_METHOD(Entity, "A token is late if it takes longer than promised for a
   Publish(assignment);
   token();
   CHECK(entity.totals().late_tokens == 1);
+}
+
+TEST_CASE_METHOD(BesideProcess, "Work that stands still keeps the device only in its own turn") {
+  entity->Started(policy::kMillisecond, true);
+  const auto look = [&] {
+    entity->Proceed(/*ordinary=*/true);
+    other.devices[0].turn.busy = 1;  // it has work all the time
+    clock.Advance(101 * policy::kMillisecond);
+    entity->Proceed(/*ordinary=*/true);
+    return stands_still;
+  };
+  CHECK(look() == 0);
+  other.devices[0].turn.ticket = 0;
+  CHECK(look() == 1);
+  entity->Completed(policy::kMillisecond);
+  entity->Idle();
+  entity->Proceed(/*ordinary=*/false);
+  CHECK(stands_still == 0);
 }
 
 }  // namespace

@@ -165,6 +165,40 @@ TEST_CASE_METHOD(GroupFixture,
   device.RunAll();
 }
 
+TEST_CASE_METHOD(
+    GroupFixture,
+    "Ordinary work for which an urgent session waits keeps the device if it stands still") {
+  int keepers = 0;
+  board.keep_ordinary = [&](bool keep) { keepers += keep ? 1 : -1; };
+  board.busy += SchedBoard::One(5);
+  SchedEntity::Assignment assignment;
+  assignment.followed = assignment.preempts = true;
+  for (SchedEntity::BoundLimits* limits :
+       {&assignment.idle, &assignment.contended, &assignment.tail})
+    limits->partition = limits->long_partition = limits->yielding_partition = &device.whole();
+  entity.Publish(assignment);
+  coroutine->Attach(entity);
+  Launch();
+  assignment.urgent = true;
+  entity.Publish(assignment);
+  coroutine->WatchWork(/*pause=*/true);
+  Launch();
+  REQUIRE(Last().urgent);
+  for (int i = 0; i < 200; ++i) {
+    coroutine->WatchWork(/*pause=*/true);
+    clock.Advance(policy::kMillisecond);
+  }
+  CHECK(keepers == 1);
+  device.RunAll();
+  for (int i = 0; i < 200; ++i) {
+    coroutine->WatchWork(/*pause=*/true);
+    clock.Advance(policy::kMillisecond);
+  }
+  CHECK(keepers == 0);
+  device.RunAll();
+  coroutine->Detach();
+}
+
 TEST_CASE_METHOD(GroupFixture, "A queue of the other group that is idle is not waited for") {
   Give(/*urgent=*/false);
   Launch();

@@ -62,8 +62,8 @@ class CudaGroup {
     Mutex mutex;
     CUevent last ABSL_GUARDED_BY(mutex) = nullptr;  // behind the last launch; null: there was none
   } conditional_graphs;
-  // Null, unless this is the ordinary group and other processes have groups on the GPU. Set before
-  // other threads use the object.
+  // Null, unless this is the ordinary group and there is an urgent one. Set before other threads use
+  // the object.
   std::unique_ptr<OrdinarySlice> slice;
 
   // Makes the context current in this thread. Only this backend sets contexts in the daemon's

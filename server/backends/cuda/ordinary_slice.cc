@@ -11,7 +11,7 @@ void OrdinarySlice::ShareWith(std::function<bool()> others_work) {
 
 void OrdinarySlice::Keep(bool keep) {
   const MutexLock lock(&mutex_);
-  keep_ = keep;
+  keepers_ += keep ? 1 : -1;
   Apply();
 }
 
@@ -30,7 +30,7 @@ void OrdinarySlice::End() {
 }
 
 void OrdinarySlice::Apply() {
-  const std::chrono::microseconds slice = keep_ || calls_ > 0 ? kLonger : kShort;
+  const std::chrono::microseconds slice = keepers_ > 0 || calls_ > 0 ? kLonger : kShort;
   if (std::exchange(now_, slice) != slice) set_(slice);
 }
 

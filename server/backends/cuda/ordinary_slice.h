@@ -1,9 +1,9 @@
-// The time slice of the ordinary group of a process that shares its GPU with other processes of the
-// daemon.
+// The time slice of the ordinary group of a process.
 //
 // Normally it is the shortest one, so that the group gives way to urgent work at once. Only the
 // process whose turn it is has ordinary work (coroutine_runtime/device_turn.h): two groups with
-// short slices that both have work make no progress. Some calls of the driver have work of their own
+// short slices that both have work make no progress, and none makes progress beside an urgent kernel
+// that does not end. Some calls of the driver have work of their own
 // outside of any turn: they upload code, create and destroy green contexts, and wait until the group
 // is idle. While such a call runs, the slice is longer, so that its work proceeds beside the turn of
 // another process.
@@ -11,8 +11,9 @@
 //     slice        | while
 //     -------------+------------------------------------------------
 //     1 us         | none of the following
-//     500 us       | calls of the driver run and others have work, or the process has its turn
-//                  | beside work that overruns (Keep)
+//     500 us       | calls of the driver run and other processes have work
+//                  | the process has its turn beside work that overruns, or its work stands still
+//                  | (Keep)
 //
 // Threading: any thread. Each change of the slice takes some 100 us.
 #pragma once
@@ -44,7 +45,7 @@ class OrdinarySlice {
   // may have. Does not return while the function before is called.
   void ShareWith(std::function<bool()> others_work);
 
-  // As Device::KeepOrdinary().
+  // As Device::KeepOrdinary(). The slice is longer while anybody keeps the device.
   void Keep(bool keep);
 
   // A call of the driver whose work belongs to no turn, while the object exists.
@@ -72,7 +73,7 @@ class OrdinarySlice {
   const std::function<void(std::chrono::microseconds)> set_;
   Mutex mutex_;
   std::function<bool()> others_work_ ABSL_GUARDED_BY(mutex_);
-  bool keep_ ABSL_GUARDED_BY(mutex_) = false;
+  int keepers_ ABSL_GUARDED_BY(mutex_) = 0;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
   std::chrono::microseconds now_ ABSL_GUARDED_BY(mutex_) = kShort;
 };

@@ -274,10 +274,9 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
     DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu).Run());
     preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
   }
-  if (shared) {
-    gpu.ordinary.slice = std::make_unique<OrdinarySlice>(
-        [group = primary.front()](microseconds slice) { group.SetTimeSlice(slice).IgnoreError(); });
-  }
+  gpu.ordinary.slice = std::make_unique<OrdinarySlice>(
+      [group = primary.front()](microseconds slice) { group.SetTimeSlice(slice).IgnoreError(); });
+  if (!shared) gpu.ordinary.slice->ShareWith([] { return false; });
   const OrdinarySlice::Call own(gpu.ordinary.slice.get());
   // Without holds, requests of many operations would be slower than without preemption.
   DETSHARE_ASSIGN_OR_RETURN(*holds, HoldPool::Create(gpu));

@@ -56,7 +56,7 @@ CardProcesses::~CardProcesses() {
 
 void CardProcesses::Clear(Words& words) {
   words.used.store(0);
-  words.ordinary.store(0);
+  words.groups.store(0);
 }
 
 bool CardProcesses::TryLock(uint32_t place) const {
@@ -74,7 +74,7 @@ void CardProcesses::ForEachOther(absl::FunctionRef<void(const Words&)> see) cons
   const uint32_t places = std::min(table_->places.load(), kMaxProcesses);
   for (uint32_t i = 0; i < places; ++i) {
     Words& words = table_->words[i];
-    if (i == place_ || (words.used.load() == 0 && words.ordinary.load() == 0)) continue;
+    if (i == place_ || (words.used.load() == 0 && words.groups.load() == 0)) continue;
     if (TryLock(i)) {
       // Its process has ended.
       Clear(words);

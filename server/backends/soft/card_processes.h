@@ -20,8 +20,8 @@ class CardProcesses {
  public:
   // Sequentially consistent: a process publishes its words before it reads those of the others.
   struct Words {
-    std::atomic<uint64_t> used{0};      // MemoryBudget
-    std::atomic<uint32_t> ordinary{0};  // OrdinaryGroup
+    std::atomic<uint64_t> used{0};    // MemoryBudget
+    std::atomic<uint32_t> groups{0};  // OrdinaryGroup
   };
 
   // This process has the card alone.

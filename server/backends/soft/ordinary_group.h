@@ -2,20 +2,24 @@
 //
 // On a real GPU each process has an ordinary time-slice group with a slice that is shorter than it
 // takes to load the group's state (docs/preemption.md). Two such groups that both have work make no
-// progress. A group that keeps the device (Device::KeepOrdinary) has a longer slice, and progresses:
+// progress, and none makes progress beside urgent kernels, which run until they end. A group that
+// keeps the device (Device::KeepOrdinary) has a longer slice, and progresses:
 //
-//     other processes have ordinary kernels | this one keeps the device | its kernels
-//     --------------------------------------+---------------------------+-------------
-//     no                                    | yes or no                 | progress
-//     yes                                   | yes                       | progress
-//     yes                                   | no                        | stand still
+//     urgent kernels, or ordinary kernels of | this process keeps | its ordinary kernels
+//     other processes, are there             | the device         |
+//     ---------------------------------------+--------------------+---------------------
+//     no                                     | yes or no          | progress
+//     yes                                    | yes                | progress
+//     yes                                    | no                 | stand still
 //
-// So work that does not wait for its turn (coroutine_runtime/device_turn.h) stops here as it does there.
+// So work that does not wait for its turn (coroutine_runtime/device_turn.h) stops here as it does there,
+// and so does work beside an urgent kernel that waits for it.
 // Virtual time does not know of it.
 #pragma once
 
 #include <cstdint>
 
+#include "proto/mutex.h"
 #include "server/backends/soft/card_processes.h"
 
 namespace detshare::soft {
@@ -30,22 +34,30 @@ class OrdinaryGroup {
 
   // Whether this process has ordinary kernels, running or standing still.
   void SetWorks(bool works) { Set(kWorks, works); }
-  void Keep(bool keep) { Set(kKeeps, keep); }
+  // Whether this process has urgent kernels.
+  void SetUrgentWorks(bool works) { Set(kUrgentWorks, works); }
+  // As Device::KeepOrdinary().
+  void Keep(bool keep) {
+    const MutexLock lock(&mutex_);
+    keepers_ += keep ? 1 : -1;
+    Set(kKeeps, keepers_ > 0);
+  }
   // Whether its ordinary kernels progress now.
   bool Progresses() const {
-    if ((processes_.own().ordinary.load() & kKeeps) != 0) return true;
-    bool alone = true;
+    const uint32_t own = processes_.own().groups.load();
+    if ((own & kKeeps) != 0) return true;
+    bool alone = (own & kUrgentWorks) == 0;
     processes_.ForEachOther([&](const CardProcesses::Words& words) {
-      alone = alone && (words.ordinary.load() & kWorks) == 0;
+      alone = alone && (words.groups.load() & (kWorks | kUrgentWorks)) == 0;
     });
     return alone;
   }
 
  private:
-  static constexpr uint32_t kWorks = 1, kKeeps = 2;
+  static constexpr uint32_t kWorks = 1, kKeeps = 2, kUrgentWorks = 4;
 
   void Set(uint32_t bit, bool value) {
-    std::atomic<uint32_t>& word = processes_.own().ordinary;
+    std::atomic<uint32_t>& word = processes_.own().groups;
     if (value) {
       word.fetch_or(bit);
     } else {
@@ -54,6 +66,8 @@ class OrdinaryGroup {
   }
 
   const CardProcesses& processes_;
+  Mutex mutex_;
+  int keepers_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace detshare::soft

@@ -196,18 +196,32 @@ void Engine::ConcludeHead(const std::shared_ptr<QueueState>& queue) {
   Advance(queue);
 }
 
+bool Engine::RunsKernel(const QueueState& queue) {
+  return queue.operations.front().job->RunsOnSms();
+}
+
 bool Engine::IsStoppable(const QueueState& queue) const {
-  return ordinary_ != nullptr && !queue.track->urgent && queue.operations.front().job->RunsOnSms();
+  return ordinary_ != nullptr && !queue.track->urgent && RunsKernel(queue);
 }
 
 void Engine::Begin(const std::shared_ptr<QueueState>& queue) {
   running_.push_back(queue);
-  if (IsStoppable(*queue) && stoppable_++ == 0) ordinary_->SetWorks(true);
+  if (ordinary_ == nullptr || !RunsKernel(*queue)) return;
+  if (queue->track->urgent) {
+    if (urgent_kernels_++ == 0) ordinary_->SetUrgentWorks(true);
+  } else if (stoppable_++ == 0) {
+    ordinary_->SetWorks(true);
+  }
 }
 
 void Engine::End(const std::shared_ptr<QueueState>& queue) {
   std::erase(running_, queue);
-  if (IsStoppable(*queue) && --stoppable_ == 0) ordinary_->SetWorks(false);
+  if (ordinary_ == nullptr || !RunsKernel(*queue)) return;
+  if (queue->track->urgent) {
+    if (--urgent_kernels_ == 0) ordinary_->SetUrgentWorks(false);
+  } else if (--stoppable_ == 0) {
+    ordinary_->SetWorks(false);
+  }
 }
 
 bool Engine::RunOneChunk() {

@@ -20,7 +20,7 @@
 // because a written fence says that the work is done. Points are still reached, so that the queues
 // can be used further. The engine also skips the work of an abandoned space, but writes its fences.
 //
-// Ordinary kernels stand still while another process has the card (ordinary_group.h).
+// Ordinary kernels stand still while urgent kernels or another process have the card (ordinary_group.h).
 //
 // One mutex guards queues, points and the bookkeeping of tasks. Workers do not hold it while they
 // do the work itself.
@@ -149,7 +149,9 @@ class Engine {
   // The head of the queue is a running task from now on, or no longer.
   void Begin(const std::shared_ptr<QueueState>& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(const std::shared_ptr<QueueState>& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the queue's running task is an ordinary kernel, which other processes may stop.
+  // Whether the queue's running task is a kernel.
+  static bool RunsKernel(const QueueState& queue);
+  // Whether it is an ordinary kernel, which urgent kernels and other processes may stop.
   bool IsStoppable(const QueueState& queue) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes a piece of a running task and does it, without the mutex. False when no task has a piece
   // left, or those that have one stand still.
@@ -169,7 +171,8 @@ class Engine {
   bool polling_ ABSL_GUARDED_BY(mutex_) = false;  // a sleeping worker wakes up every 50 us to poll
   // Queues whose heads are running tasks. The first is next.
   std::deque<std::shared_ptr<QueueState>> running_ ABSL_GUARDED_BY(mutex_);
-  int stoppable_ ABSL_GUARDED_BY(mutex_) = 0;          // of the running tasks
+  int stoppable_ ABSL_GUARDED_BY(mutex_) = 0;          // of the running tasks: ordinary kernels
+  int urgent_kernels_ ABSL_GUARDED_BY(mutex_) = 0;     // of the running tasks
   bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;  // workers must look again soon
   std::vector<std::shared_ptr<QueueState>> fence_waiters_ ABSL_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point last_poll_ ABSL_GUARDED_BY(mutex_);

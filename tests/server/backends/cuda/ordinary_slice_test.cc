@@ -67,6 +67,16 @@ TEST_CASE("a process that keeps the device has its longer slice through its call
   CHECK(recorded.Take() == Slices{OrdinarySlice::kShort});
 }
 
+TEST_CASE("the slice is longer until nobody keeps the device any more") {
+  Recorded recorded;
+  recorded.slice.Keep(true);
+  recorded.slice.Keep(true);
+  recorded.slice.Keep(false);
+  CHECK(recorded.Take() == Slices{OrdinarySlice::kLonger});
+  recorded.slice.Keep(false);
+  CHECK(recorded.Take() == Slices{OrdinarySlice::kShort});
+}
+
 TEST_CASE("a call of a process that shares its GPU with no other does nothing") {
   const OrdinarySlice::Call call(nullptr);
 }

@@ -34,6 +34,30 @@ TEST_CASE("Ordinary kernels of two processes stand still unless one of them keep
   CHECK(one.Progresses());
 }
 
+TEST_CASE("Ordinary kernels stand still beside urgent ones unless their process keeps the card") {
+  TestDirectory directory;
+  const std::string file = directory.path + "/card";
+  CardProcesses first, second;
+  REQUIRE(first.Join(file).ok());
+  REQUIRE(second.Join(file).ok());
+  OrdinaryGroup one(first), other(second);
+  one.SetWorks(true);
+  OrdinaryGroup& urgent = GENERATE(false, true) ? one : other;  // its own kernels, or another's
+  urgent.SetUrgentWorks(true);
+  CHECK_FALSE(one.Progresses());
+  SECTION("which several may ask for") {
+    one.Keep(true);
+    one.Keep(true);
+    CHECK(one.Progresses());
+    one.Keep(false);
+    CHECK(one.Progresses());
+    one.Keep(false);
+    CHECK_FALSE(one.Progresses());
+  }
+  urgent.SetUrgentWorks(false);
+  CHECK(one.Progresses());
+}
+
 TEST_CASE("A process that has ended stops nobody") {
   TestDirectory directory;
   const std::string file = directory.path + "/card";
