@@ -8,11 +8,12 @@
 // If the device can preempt, work that the entity calls urgent runs in the urgent time-slice group,
 // on all SMs, whatever partition the entity names. A session that is bound to a group
 // (AddressSpace::BindToGroup) stays there. A kernel whose code is not in that group, and cannot be
-// brought there now, runs in the other one (Kernel::CanStartIn).
+// brought there now, runs in the other one (Kernel::Prepare).
 //
 // Ownership: owns nothing. The device and its partitions outlive the binding. The entity outlives
 // the binding or is detached. Threading: the coroutine's thread. No call waits for the GPU, and
-// only SmsFor() and ForLaunch() may call the driver, for cooperative grids.
+// only SmsFor() and ForLaunch() may call the driver, for cooperative grids and for code that the group does
+// not have yet.
 #pragma once
 
 #include <cstdint>
@@ -98,7 +99,7 @@ class Binding {
     return (&partition == urgent_) == space_.urgent();
   }
   // Binds the session to its group because it uses the kernel, if the kernel needs that.
-  void BindFor(const Kernel& kernel) const {
+  void BindFor(Kernel& kernel) const {
     if (urgent_ == nullptr || space_.bound() || !kernel.bound_to_group()) [[likely]]
       return;
     if (entity_ != nullptr) Settle(entity_->urgent());
@@ -141,8 +142,8 @@ class Binding {
   }
   // Leaves the group if the kernel cannot start there. Returns whether the session is in another group
   // now. Requires a device that can preempt.
-  bool StayFor(const Kernel& kernel) const {
-    if (space_.bound() || kernel.CanStartIn(space_.urgent())) [[likely]]
+  bool StayFor(Kernel& kernel) const {
+    if (space_.bound() || kernel.Prepare(space_, space_.urgent())) [[likely]]
       return false;
     SetUrgent(!space_.urgent());
     return true;

@@ -295,6 +295,10 @@ class Kernel {
   // its own copy of the code, and the device makes a copy only while no stream waits for its client.
   // Such a client may itself wait for this launch. True if the other group has no copy either.
   virtual bool CanStartIn(bool /*urgent*/) const { return true; }
+  // The same, before a launch in this group: makes the group's copy if there is none and CanStartIn()
+  // holds. Returns false if that takes long, because work of the group does not end, and the other
+  // group has a copy. That work may wait for this launch. The session's thread calls this.
+  virtual bool Prepare(AddressSpace& /*space*/, bool urgent) { return CanStartIn(urgent); }
 
   // Identifies the code that the kernel executes; the same in every session. 0 if unknown. Set
   // once, before the first launch.

@@ -137,13 +137,13 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
     account_.Add(*stream, estimate);
     entity()->NoteBound(estimate, known.operation->memory_bound());
   }
+  const WorkAccount::Submission submission(account_, known.operation != nullptr);
   Partition& partition = binding_.ForLaunch(kernel, shape, estimate);
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Prepare(*stream, partition));
   const bool hold = hold_.wanted();
   if (hold) [[unlikely]]
     hold_.BeforeKernel(kernel, shape);
   const auto launch = [&](Queue& on) {
-    const WorkAccount::Submission submission(account_, known.operation != nullptr);
     if (!shape.has_priority) [[likely]]
       return on.Launch(space_, kernel, shape, parameters);
     LaunchShape own = shape;

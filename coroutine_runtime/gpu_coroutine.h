@@ -177,7 +177,7 @@ class GpuCoroutine {
   Partition& ForKind(SchedEntity::Kind kind) { return binding_.ForKind(kind); }
   Partition& whole() { return binding_.whole(); }
   bool IsInGroup(const Partition& partition) const { return binding_.IsInGroup(partition); }
-  void BindFor(const Kernel& kernel) { binding_.BindFor(kernel); }
+  void BindFor(Kernel& kernel) { binding_.BindFor(kernel); }
 
   // Graphs that should be instantiated for a partition when there is time.
   void AddUnready(GpuGraph& graph);

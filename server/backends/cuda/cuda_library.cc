@@ -20,6 +20,9 @@ namespace {
 // More parameters than a kernel can have.
 constexpr size_t kMaxParameters = 32768;
 constexpr unsigned kMaxKernels = 1 << 20;
+// How long a launch waits for its code in the wanted group. Longer than requests of most programs, in
+// whose pauses the group becomes idle.
+constexpr std::chrono::milliseconds kUploadLimit(100);
 
 CUlaunchConfig ConfigOf(const LaunchShape& shape, CUlaunchAttribute* cluster) {
   CUlaunchConfig config{};
@@ -57,14 +60,18 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(CudaContext& cont
   return kernel;
 }
 
-absl::Status CudaKernel::UploadTo(CudaGroup& group, CudaAddressSpace& space) {
+absl::Status CudaKernel::UploadTo(CudaGroup& group, CudaAddressSpace& space,
+                                  std::chrono::milliseconds limit) {
   CUfunction& function = functions_[group.urgent];
   if (function != nullptr) return absl::OkStatus();
-  DETSHARE_RETURN_IF_ERROR(group.idle.Run(space, [&] {
-    group.Enter();
-    return context_.Check(context_.api.cuKernelGetFunction(&function, kernel_),
-                          "cuKernelGetFunction");
-  }));
+  DETSHARE_RETURN_IF_ERROR(group.idle.Run(
+      space,
+      [&] {
+        group.Enter();
+        return context_.Check(context_.api.cuKernelGetFunction(&function, kernel_),
+                              "cuKernelGetFunction");
+      },
+      limit));
   for (const auto& [attribute, value] : set_attributes_) {
     DETSHARE_RETURN_IF_ERROR(context_.Check(
         context_.api.cuFuncSetAttribute(function, attribute, value), "cuFuncSetAttribute"));
@@ -84,6 +91,17 @@ bool CudaKernel::CanStartIn(bool urgent) const {
     return true;
   const CudaGroup& other = urgent ? context_.ordinary : *context_.urgent;
   return !starts_at_once(other) || !context_.AnySpaceWaitsForTheHost();
+}
+
+bool CudaKernel::Prepare(AddressSpace& space, bool urgent) {
+  if (context_.urgent == nullptr) return true;
+  CudaGroup& wanted = urgent ? *context_.urgent : context_.ordinary;
+  const CudaGroup& other = urgent ? context_.ordinary : *context_.urgent;
+  if (function(wanted) != nullptr || function(other) == nullptr || !CanStartIn(urgent)) [[likely]]
+    return CanStartIn(urgent);
+  // The launch reports other errors.
+  return !absl::IsDeadlineExceeded(
+      UploadTo(wanted, static_cast<CudaAddressSpace&>(space), kUploadLimit));
 }
 
 absl::Status CudaKernel::ReadInfo() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,6 +32,7 @@ class CudaKernel final : public Kernel {
   const KernelInfo& info() const override { return info_; }
   bool bound_to_group() const override { return bound_; }
   bool CanStartIn(bool urgent) const override;
+  bool Prepare(AddressSpace& space, bool urgent) override;
   absl::Status SetAttribute(int attribute, int value) override;
   absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) override;
   absl::StatusOr<uint64_t> AvailableDynamicShared(int blocks, int block_size) override;
@@ -41,7 +43,8 @@ class CudaKernel final : public Kernel {
   // group also run on streams of green contexts.
   CUfunction function(const CudaGroup& group) const { return functions_[group.urgent]; }
   // Uploads the code to the group, and therefore waits for an idle moment of the group.
-  absl::Status UploadTo(CudaGroup& group, CudaAddressSpace& space);
+  absl::Status UploadTo(CudaGroup& group, CudaAddressSpace& space,
+                        std::chrono::milliseconds limit = IdleWindow::kNoLimit);
   // The kernel in no particular context.
   CUkernel handle() const { return kernel_; }
   // The bytes of the context's local memory that each of its threads needs.

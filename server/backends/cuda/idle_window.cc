@@ -28,27 +28,41 @@ constexpr microseconds kIdlePoll(5);
 
 }  // namespace
 
-absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::Status()>& call) {
-  while (!turn_.TryLock()) {
+absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::Status()>& call,
+                             milliseconds limit) {
+  const absl::Status status =
+      RunBefore(limit == kNoLimit ? TimePoint::max() : Clock::now() + limit, space, call);
+  // The caller goes on without the call.
+  while (absl::IsDeadlineExceeded(status) && !space.ResumeCall()) {
     DETSHARE_RETURN_IF_ERROR(Ended(space));
+    space.SuspendCall();
+    std::this_thread::sleep_for(kHostWaitPoll);
+  }
+  return status;
+}
+
+absl::Status IdleWindow::RunBefore(TimePoint limit, CudaAddressSpace& space,
+                                   const std::function<absl::Status()>& call) {
+  while (!turn_.TryLock()) {
+    DETSHARE_RETURN_IF_ERROR(Ended(limit, space));
     space.SuspendCall();
     std::this_thread::sleep_for(kTurnPoll);
   }
-  const absl::Status status = RunInTurn(space, call);
+  const absl::Status status = RunInTurn(limit, space, call);
   turn_.Unlock();
   return status;
 }
 
-absl::Status IdleWindow::RunInTurn(CudaAddressSpace& space,
+absl::Status IdleWindow::RunInTurn(TimePoint limit, CudaAddressSpace& space,
                                    const std::function<absl::Status()>& call) {
   for (milliseconds hold = kFirstHold;; hold = std::min(hold * 2, kLongestHold)) {
     while (group_.gpu.AnySpaceWaitsForTheHost() || !space.ResumeCall()) {
-      DETSHARE_RETURN_IF_ERROR(Ended(space));
+      DETSHARE_RETURN_IF_ERROR(Ended(limit, space));
       space.SuspendCall();
       std::this_thread::sleep_for(kHostWaitPoll);
     }
     Hold();
-    const Clock::time_point end = Clock::now() + hold;
+    const TimePoint end = std::min(limit, Clock::now() + hold);
     do {
       if (!Ended(space).ok()) break;
       if (!group_.Busy()) {
@@ -62,9 +76,9 @@ absl::Status IdleWindow::RunInTurn(CudaAddressSpace& space,
       std::this_thread::sleep_for(kIdlePoll);
     } while (Clock::now() < end);
     Open();
-    const Clock::time_point again = Clock::now() + hold;
+    const TimePoint again = Clock::now() + hold;
     do {
-      DETSHARE_RETURN_IF_ERROR(Ended(space));
+      DETSHARE_RETURN_IF_ERROR(Ended(limit, space));
       space.SuspendCall();
       std::this_thread::sleep_for(kHostWaitPoll);
     } while (Clock::now() < again);
@@ -75,6 +89,12 @@ absl::Status IdleWindow::Ended(const CudaAddressSpace& space) const {
   if (group_.gpu.lost()) return group_.gpu.health();
   if (space.abandoned()) return CudaError(kCudaErrorDeinitialized, "the session is over");
   return absl::OkStatus();
+}
+
+absl::Status IdleWindow::Ended(TimePoint limit, const CudaAddressSpace& space) const {
+  DETSHARE_RETURN_IF_ERROR(Ended(space));
+  if (Clock::now() < limit) return absl::OkStatus();
+  return absl::DeadlineExceededError("the device was not idle in time");
 }
 
 bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work) {

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 
 #include "absl/status/status.h"
@@ -33,9 +34,13 @@ class IdleWindow {
  public:
   explicit IdleWindow(CudaGroup& group) : group_(group) {}
 
-  // Makes `call` at an idle moment, on behalf of `space`. Waits without a limit. Returns the
-  // context's error if the context is lost, and CUDA_ERROR_DEINITIALIZED if the space is abandoned.
-  absl::Status Run(CudaAddressSpace& space, const std::function<absl::Status()>& call);
+  static constexpr std::chrono::milliseconds kNoLimit = std::chrono::milliseconds::max();
+
+  // Makes `call` at an idle moment, on behalf of `space`. Returns DeadlineExceeded if none came within
+  // `limit`, the context's error if the context is lost, and CUDA_ERROR_DEINITIALIZED if the space is
+  // abandoned.
+  absl::Status Run(CudaAddressSpace& space, const std::function<absl::Status()>& call,
+                   std::chrono::milliseconds limit = kNoLimit);
 
   // Makes `call` if nothing is in flight. With `in_spite_of_work`, also makes it if no stream waits
   // for the host. Returns whether it made the call.
@@ -49,10 +54,17 @@ class IdleWindow {
   void WaitUntilOpen();
 
  private:
-  absl::Status RunInTurn(CudaAddressSpace& space, const std::function<absl::Status()>& call)
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  absl::Status RunBefore(TimePoint limit, CudaAddressSpace& space,
+                         const std::function<absl::Status()>& call);
+  absl::Status RunInTurn(TimePoint limit, CudaAddressSpace& space,
+                         const std::function<absl::Status()>& call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Returns why no call for the space can be made any more; OkStatus: it can.
   absl::Status Ended(const CudaAddressSpace& space) const;
+  // The same, and DeadlineExceeded after `limit`.
+  absl::Status Ended(TimePoint limit, const CudaAddressSpace& space) const;
   void Hold() { holding_.store(true); }
   void Open();
 
