@@ -395,11 +395,14 @@ void SchedEntity::GuardProgress(bool ordinary) {
     KeepOrdinary(false);
     return;
   }
-  if (keeps_ordinary_ || !contended()) return;
+  if (keeps_ordinary_) return;
   if (assignment_.shares_device && !device_turn_.inside()) return;
-  const Nanoseconds late =
-      std::clamp(in_flight_, kStarved / kLate, policy::kForever / kLate) * kLate;
-  if (clock_.NowNanoseconds() - stands_since_ >= late) KeepOrdinary(true);
+  const Nanoseconds now = clock_.NowNanoseconds();
+  const Nanoseconds least = now < starved_until_ ? kStarvedAgain : kStarved;
+  const Nanoseconds late = kLate * std::clamp(in_flight_, least / kLate, policy::kForever / kLate);
+  if (now - stands_since_ < late) return;
+  starved_until_ = now + policy::kSecond;
+  KeepOrdinary(true);
 }
 
 void SchedEntity::KeepOrdinary(bool keep) {

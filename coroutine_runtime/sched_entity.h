@@ -333,8 +333,10 @@ class alignas(64) SchedEntity {
   void GuardProgress(bool ordinary);
   void KeepOrdinary(bool keep);
 
-  // Ordinary work makes no progress if it takes this long, and this many times its estimate.
+  // Ordinary work makes no progress if it takes this long, and this many times its estimate. Where that
+  // was so in the last second, the shorter time counts. It is longer than most requests of urgent work.
   static constexpr Nanoseconds kStarved = 100 * policy::kMillisecond;
+  static constexpr Nanoseconds kStarvedAgain = 25 * policy::kMillisecond;
   static constexpr Nanoseconds kLate = 4;
   static constexpr Nanoseconds kRequestPause = policy::kMillisecond;
   static constexpr uint32_t kManyOperations = 8;
@@ -375,7 +377,8 @@ class alignas(64) SchedEntity {
   uint64_t completions_ = 0, seen_completions_ = 0;
   Nanoseconds stands_since_ = 0;
   bool keeps_ordinary_ = false;
-  bool working_ = false;  // counted in board_.busy, with counted_rank_
+  Nanoseconds starved_until_ = 0;  // until when kStarvedAgain counts
+  bool working_ = false;           // counted in board_.busy, with counted_rank_
   int counted_rank_ = 0;
   bool news_ = false;
   uint32_t since_move_ = 0, next_place_ = 0;

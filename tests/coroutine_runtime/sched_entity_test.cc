@@ -73,7 +73,6 @@ struct GuardedEntity : Entity {
   GuardedEntity() {
     board.keep_ordinary = [this](bool keep) { keepers += keep ? 1 : -1; };
     Publish(Assignment());
-    board.busy += SchedBoard::One(5);  // another coroutine has work
   }
   // Looks at the work every millisecond. Returns after how many of them the work keeps the device, at
   // most `most`.
@@ -98,7 +97,12 @@ TEST_CASE_METHOD(GuardedEntity,
     entity.Completed(policy::kMillisecond);
     entity.Proceed(true);
     CHECK(keepers == 0);
-    CHECK(KeptAfter(1000) == 100);
+    SECTION("and soon afterwards it stands still again") { CHECK(KeptAfter(1000) == 25); }
+    SECTION("and much later it stands still again") {
+      clock.Advance(policy::kSecond);
+      entity.Completed(0);
+      CHECK(KeptAfter(1000) == 100);
+    }
     entity.Completed(policy::kMillisecond);
     entity.Idle();
     entity.Proceed(false);
@@ -112,16 +116,6 @@ TEST_CASE_METHOD(GuardedEntity, "Work that takes as long as it should does not s
   entity.Started(policy::kSecond, true);
   CHECK(KeptAfter(10'000) == 4'000);
   entity.Forget();
-}
-
-TEST_CASE_METHOD(GuardedEntity, "Work keeps the device only beside other work") {
-  board.busy -= SchedBoard::One(5);
-  entity.Started(policy::kMillisecond, true);
-  CHECK(KeptAfter(300) == 300);
-  board.busy += SchedBoard::One(5);
-  CHECK(KeptAfter(1000) == 0);
-  entity.Forget();
-  CHECK(keepers == 0);
 }
 
 TEST_CASE_METHOD(GuardedEntity, "Urgent work does not keep the device as ordinary work") {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Programs of three tenants take turns with their ordinary kernels, whatever lets the kernels begin: the
 # client that a stream waits for, an event of another process, a graph. First the programs run at once.
-# Then they run beside a kernel that does not end and that began before there was another engine.
+# Then they run beside a kernel that does not end and that began before there was another engine: an
+# ordinary one, and an urgent one.
 #
 #   turns_test.sh DETSHARED FAULT_PROGRAM PROGRAMS... -- LIBCUDA...
 set -eu
@@ -41,8 +42,8 @@ await() {
   done
   fail "no line with '$2' comes"
 }
-begin_daemon() {
-  "$detshared" --socket "$DETSHARE_SOCKET" --backend soft --soft-threads 2 --isolation tenant 2>"$folder/log$1" &
+begin_daemon() { # NUMBER [OPTIONS]
+  "$detshared" --socket "$DETSHARE_SOCKET" --backend soft --soft-threads 2 --isolation tenant "${@:2}" 2>"$folder/log$1" &
   daemon=$!
   await "$folder/log$1" ' serves at '
 }
@@ -67,10 +68,24 @@ wait "${running[@]}"
 check_all
 end_daemon
 
+run_beside_endless() {
+  DETSHARE_TENANT=first "$endless" endless >"$folder/first.out" 2>&1 &
+  first=$!
+  await "$folder/first.out" '^endless$'
+  run_all second
+  check_all
+  kill -0 "$first" || fail "the program with the endless kernel has ended"
+}
+
 begin_daemon 2
-DETSHARE_TENANT=first "$endless" endless >"$folder/first.out" 2>&1 &
-first=$!
-await "$folder/first.out" '^endless$'
-run_all second
-check_all
-kill -0 "$first" || fail "the program with the endless kernel has ended"
+run_beside_endless
+kill -KILL "$first"
+end_daemon
+
+cat >"$folder/config" <<'EOF'
+[[tenant]]
+name = "first"
+class = "latency"
+EOF
+begin_daemon 3 --config "$folder/config"
+run_beside_endless
