@@ -328,8 +328,8 @@ class alignas(64) SchedEntity {
   Partition& ChooseByLimits(Kind kind);
   void PublishTokens();
   void SetWorking(bool working);
-  // Lets ordinary work keep the device that makes no progress beside other work, until it does: urgent
-  // work may wait for it and never end.
+  // Lets ordinary work that makes no progress keep the device until it does. Urgent work that has the
+  // device may wait for it.
   void GuardProgress(bool ordinary);
   void KeepOrdinary(bool keep);
 
