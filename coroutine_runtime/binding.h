@@ -83,6 +83,8 @@ class Binding {
       ordinary_unfinished_ = !ordinary_complete_();
     return !ordinary_unfinished_;
   }
+  // False if OnlyUrgentWork() is known without asking the device.
+  bool MayHaveOrdinaryWork() const { return ordinary_unfinished_ || awaited_ != nullptr; }
   // An operation is about to run on the partition, whatever the session's group is.
   void NoteGroup(const Partition& partition) const {
     if (urgent_ != nullptr && !IsInGroup(partition)) [[unlikely]]

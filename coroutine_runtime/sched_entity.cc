@@ -252,6 +252,15 @@ void SchedEntity::NoteUnknown(bool there) {
   if (!there && (in_flight_ <= 0 || Preempting())) device_turn_.Leave();
 }
 
+void SchedEntity::NoteUnknownUrgent(bool there) {
+  if (there == unknown_urgent_) return;
+  unknown_urgent_ = there;
+  board_.unknown_urgent.fetch_add(there ? 1 : -1, std::memory_order_relaxed);
+  // Of the rank that goes first.
+  if (board_.turn != nullptr)
+    board_.turn->AddBusy(there ? SchedBoard::One(0) : -SchedBoard::One(0));
+}
+
 void SchedEntity::SetInFlight(Nanoseconds in_flight) {
   if (assignment_.takes_turns && (in_flight_ > 0) != (in_flight > 0)) {
     Set(figures_.in_flight_since, clock_.NowNanoseconds());
@@ -388,6 +397,15 @@ void SchedEntity::Resumed(Nanoseconds estimate) {
   AddToBurst(estimate);
 }
 
+bool SchedEntity::MayBeStopped() const {
+  const int rank = assignment_.rank;
+  const uint64_t mask = rank == 0 ? UINT64_MAX : SchedBoard::One(rank) - 1;
+  const uint64_t own = working_ ? SchedBoard::One(counted_rank_) : 0;
+  return ((board_.busy.load(std::memory_order_relaxed) - own) & mask) != 0 ||
+         board_.unknown_urgent.load(std::memory_order_relaxed) != 0 ||
+         (assignment_.shares_device && board_.turn->OthersBusy(mask));
+}
+
 void SchedEntity::GuardProgress(bool ordinary) {
   if (!ordinary || completions_ != seen_completions_ || stands_since_ == 0) {
     seen_completions_ = completions_;
@@ -396,6 +414,10 @@ void SchedEntity::GuardProgress(bool ordinary) {
     return;
   }
   if (keeps_ordinary_) return;
+  if (!MayBeStopped()) {
+    stands_since_ = clock_.NowNanoseconds();
+    return;
+  }
   if (assignment_.shares_device && !device_turn_.inside()) return;
   const Nanoseconds now = clock_.NowNanoseconds();
   const Nanoseconds least = now < starved_until_ ? kStarvedAgain : kStarved;
@@ -431,6 +453,7 @@ void SchedEntity::Forget() {
   stands_since_ = 0;
   KeepOrdinary(false);
   NoteUnknown(false);
+  NoteUnknownUrgent(false);
   LeaveTurn();
   device_turn_.GiveUp();
 }

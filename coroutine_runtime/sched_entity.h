@@ -60,6 +60,9 @@ struct alignas(64) SchedBoard {
   // This process's turn on the device; null: no other process uses it. Set before there are entities.
   DeviceTurn* turn = nullptr;
 
+  // The number of coroutines with urgent work of which only that is known. Relaxed, as `busy`.
+  std::atomic<int> unknown_urgent{0};
+
   // Device::KeepOrdinary of the device; empty if the device cannot preempt. Set before there are
   // entities.
   std::function<void(bool)> keep_ordinary;
@@ -253,6 +256,8 @@ class alignas(64) SchedEntity {
   // Whether the device has ordinary work of which only that is known. It may be running, or wait for the
   // client. So it takes turns with other processes, and restricts no session of this process.
   void NoteUnknown(bool there);
+  // The same for work in the urgent group, which takes no turns.
+  void NoteUnknownUrgent(bool there);
   // The client has the result for which it waited: bytes that were copied to the host.
   void ResultRead();
   // Work is complete.
@@ -329,8 +334,10 @@ class alignas(64) SchedEntity {
   void PublishTokens();
   void SetWorking(bool working);
   // Lets ordinary work that makes no progress keep the device until it does. Urgent work that has the
-  // device may wait for it.
+  // device all the time may wait for it.
   void GuardProgress(bool ordinary);
+  // Whether there is work that may stop this session's: of lower ranks, or of any if there is no lower one.
+  bool MayBeStopped() const;
   void KeepOrdinary(bool keep);
 
   // Ordinary work makes no progress if it takes this long, and this many times its estimate. Where that
@@ -369,6 +376,7 @@ class alignas(64) SchedEntity {
   bool wants_turn_ = false;  // the session has a record, or work in the hardware
   DeviceTurn::Member device_turn_{board_.turn};
   bool unknown_ = false;          // NoteUnknown()
+  bool unknown_urgent_ = false;   // NoteUnknownUrgent()
   uint64_t unknown_counted_ = 0;  // for it, in DeviceTurn's words
   std::array<bool, 2> entered_{};
   std::array<uint64_t, 2> entered_as_{};

@@ -173,26 +173,41 @@ void WorkAccount::ResumeParked() {
 }
 
 void WorkAccount::LookForUnknown() {
-  if (!entity().assignment().shares_device) [[likely]] {
-    shares_ = may_have_unknown_ = false;
-    entity().NoteUnknown(false);
-    return;
-  }
+  const bool shares = entity().assignment().shares_device;
   const uint64_t passed_on = parking_.passed_on();
-  if (!std::exchange(shares_, true) || passed_on != passed_on_) {
+  const bool begins = !std::exchange(looked_, true);
+  if (begins || (shares && !shares_) || passed_on != passed_on_) {
     passed_on_ = passed_on;
     may_have_unknown_ = true;
     look_at_ = 0;
   }
-  if (!may_have_unknown_ && parked_.empty()) return;
+  shares_ = shares;
+  if (!may_have_unknown_ && (!shares || parked_.empty())) [[likely]] {
+    if (!shares) entity().NoteUnknown(false);
+    return;
+  }
   const Nanoseconds now = entity().Now();
   if (now < look_at_) return;
   look_at_ = now + kUnknownPeriod;
   may_have_unknown_ = space_.Busy();
+  const bool known = !in_flight_.empty() || !unfenced_.empty();
   // Work of the urgent group takes no turns. Other work that is in flight has its turn.
-  const bool unknown = binding_.InUrgentGroup() ? !binding_.OnlyUrgentWork()
-                                                : in_flight_.empty() && unfenced_.empty();
-  entity().NoteUnknown(may_have_unknown_ && unknown);
+  const bool only_urgent = binding_.InUrgentGroup() && binding_.OnlyUrgentWork();
+  const bool ordinary = binding_.InUrgentGroup() ? !only_urgent : !known;
+  entity().NoteUnknown(shares && may_have_unknown_ && ordinary);
+  entity().NoteUnknownUrgent(may_have_unknown_ && only_urgent && !known);
+}
+
+bool WorkAccount::MayHaveOrdinaryWork() {
+  if (!binding_.InUrgentGroup())
+    return !in_flight_.empty() || !unfenced_.empty() || may_have_unknown_;
+  if (!binding_.MayHaveOrdinaryWork()) return ordinary_ = false;
+  const Nanoseconds now = entity().Now();
+  if (now >= ask_at_) {
+    ask_at_ = now + kUnknownPeriod;
+    ordinary_ = !binding_.OnlyUrgentWork();
+  }
+  return ordinary_;
 }
 
 void WorkAccount::TakeProgress() {
@@ -225,9 +240,9 @@ void WorkAccount::Watch(bool pause) {
     TakeProgress();
     if (in_flight_.empty() && unfenced_.empty()) entity().Idle();
     LookForUnknown();
-    entity().Proceed(binding_.InUrgentGroup() ? !binding_.OnlyUrgentWork() : watching());
+    entity().Proceed(MayHaveOrdinaryWork());
   } else {
-    shares_ = false;
+    looked_ = shares_ = false;
     if (watching() || !unfenced_.empty() || !parked_.empty()) Forget();
   }
   entity().NotifyScheduler();
@@ -243,7 +258,8 @@ void WorkAccount::Forget() {
   parked_.clear();
   timer_.Forget();
   in_flight_.Clear();
-  shares_ = may_have_unknown_ = false;
+  looked_ = shares_ = may_have_unknown_ = ordinary_ = false;
+  ask_at_ = 0;
   read_ = {};
   entity().Forget();
 }

@@ -115,6 +115,8 @@ class WorkAccount {
   void FenceAll();
   void ResumeParked();
   void LookForUnknown();
+  // Whether the ordinary group may have work of the session, or work that it waits for.
+  bool MayHaveOrdinaryWork();
   void TakeProgress();
   void TakeRead();
 
@@ -138,8 +140,12 @@ class WorkAccount {
   bool shares_ = false;        // Assignment::shares_device at the last Watch()
   // Whether the device may have work that the account does not know, and when it is asked again.
   bool may_have_unknown_ = false;
+  bool looked_ = false;  // it was asked since work is followed
   Nanoseconds look_at_ = 0;
   uint64_t passed_on_ = 0;  // Parking::passed_on() at the last look
+  // What MayHaveOrdinaryWork() found out about a session in the urgent group, and when it asks again.
+  bool ordinary_ = false;
+  Nanoseconds ask_at_ = 0;
 };
 
 }  // namespace detshare

@@ -73,6 +73,7 @@ struct GuardedEntity : Entity {
   GuardedEntity() {
     board.keep_ordinary = [this](bool keep) { keepers += keep ? 1 : -1; };
     Publish(Assignment());
+    board.busy += SchedBoard::One(0);  // a coroutine that goes first has work
   }
   // Looks at the work every millisecond. Returns after how many of them the work keeps the device, at
   // most `most`.
@@ -116,6 +117,18 @@ TEST_CASE_METHOD(GuardedEntity, "Work that takes as long as it should does not s
   entity.Started(policy::kSecond, true);
   CHECK(KeptAfter(10'000) == 4'000);
   entity.Forget();
+}
+
+TEST_CASE_METHOD(GuardedEntity, "Work makes progress in the pauses of work that goes first") {
+  entity.Started(policy::kMillisecond, true);
+  CHECK(KeptAfter(90) == 90);
+  board.busy -= SchedBoard::One(0);
+  CHECK(KeptAfter(300) == 300);
+  SECTION("until that has no pause any more") { board.busy += SchedBoard::One(0); }
+  SECTION("until there is urgent work of which only that is known") { board.unknown_urgent = 1; }
+  CHECK(KeptAfter(1000) == 99);  // the last pause was a millisecond ago
+  entity.Forget();
+  CHECK(keepers == 0);
 }
 
 TEST_CASE_METHOD(GuardedEntity, "Urgent work does not keep the device as ordinary work") {
