@@ -1,6 +1,7 @@
 #include "policy/turns/turns.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
@@ -149,24 +150,33 @@ TEST_CASE("Without coroutines of exclusive tenants a policy decides as by itself
   }
 }
 
+// What a policy is asked about two coroutines with work, each of its own tenant, on a device without
+// preemption.
+struct TwoAtWork {
+  const std::array<Tenant, 2> tenants;
+  const SmRange whole;
+  std::vector<CoroutineView> views{2};
+  Snapshot snapshot;
+
+  TwoAtWork(Tenant first, Tenant second) : tenants{std::move(first), std::move(second)} {
+    for (size_t i = 0; i < 2; ++i) {
+      views[i].id = i + 1;
+      views[i].tenant = &tenants[i];
+      views[i].has_work = true;
+    }
+    snapshot.now = 1;
+    snapshot.device = {132, 8};
+    snapshot.partitions = {&whole, 1};
+    snapshot.tenants = tenants;
+    snapshot.coroutines = views;
+  }
+};
+
 TEST_CASE("Work that waits for its turn goes behind all other work") {
   auto policy = *CreatePolicy("priority", {});
-  const Tenant tenants[] = {Exclusive("exclusive", TenantClass::kBatch),
-                            Named("latency", TenantClass::kLatency)};
-  std::vector<CoroutineView> views(2);
-  for (size_t i = 0; i < 2; ++i) {
-    views[i].id = i + 1;
-    views[i].tenant = &tenants[i];
-    views[i].has_work = true;
-  }
-  const SmRange whole;
-  Snapshot snapshot;
-  snapshot.now = 1;
-  snapshot.device = {132, 8};
-  snapshot.partitions = {&whole, 1};
-  snapshot.tenants = tenants;
-  snapshot.coroutines = views;
-  const Decision decision = policy->Decide(snapshot);
+  const TwoAtWork two(Exclusive("exclusive", TenantClass::kBatch),
+                      Named("latency", TenantClass::kLatency));
+  const Decision decision = policy->Decide(two.snapshot);
   REQUIRE(decision.grants[0].idle.window > 0);
   REQUIRE(decision.grants[1].idle.window == 0);
   CHECK(decision.grants[1].rank == kRanks - 1);
@@ -175,27 +185,14 @@ TEST_CASE("Work that waits for its turn goes behind all other work") {
 
 TEST_CASE("Work beyond its turn gets another operation when it takes much longer than it should") {
   auto policy = *CreatePolicy("temporal", {});
-  const Tenant tenants[] = {Named("a"), Named("b")};
-  std::vector<CoroutineView> views(2);
-  for (size_t i = 0; i < 2; ++i) {
-    views[i].id = i + 1;
-    views[i].tenant = &tenants[i];
-    views[i].has_work = true;
-  }
-  const SmRange whole;
-  Snapshot snapshot;
-  snapshot.now = 1;
-  snapshot.device = {132, 8};
-  snapshot.partitions = {&whole, 1};
-  snapshot.tenants = tenants;
-  snapshot.coroutines = views;
-  REQUIRE(policy->Decide(snapshot).grants[0].idle.window > 0);
+  TwoAtWork two(Named("a"), Named("b"));
+  REQUIRE(policy->Decide(two.snapshot).grants[0].idle.window > 0);
   // The turn of the first one is over.
-  snapshot.now += kSecond;
+  two.snapshot.now += kSecond;
   const auto throttled_for = [&](Nanoseconds in_flight) {
-    views[0].in_flight = in_flight;
-    snapshot.now += kMillisecond;
-    const Limits limits = policy->Decide(snapshot).grants[0].idle;
+    two.views[0].in_flight = in_flight;
+    two.snapshot.now += kMillisecond;
+    const Limits limits = policy->Decide(two.snapshot).grants[0].idle;
     REQUIRE(limits.window == 0);
     return limits.max_throttle;
   };
@@ -207,22 +204,9 @@ TEST_CASE("Work beyond its turn gets another operation when it takes much longer
 
 TEST_CASE("Work that waits for its turn does not run in the tail of a request either") {
   auto policy = *CreatePolicy("priority", {});
-  const Tenant tenants[] = {Exclusive("exclusive", TenantClass::kLatency),
-                            Named("batch", TenantClass::kBatch)};
-  std::vector<CoroutineView> views(2);
-  for (size_t i = 0; i < 2; ++i) {
-    views[i].id = i + 1;
-    views[i].tenant = &tenants[i];
-    views[i].has_work = true;
-  }
-  const SmRange whole;
-  Snapshot snapshot;
-  snapshot.now = 1;
-  snapshot.device = {132, 8};
-  snapshot.partitions = {&whole, 1};
-  snapshot.tenants = tenants;
-  snapshot.coroutines = views;
-  const Decision decision = policy->Decide(snapshot);
+  const TwoAtWork two(Exclusive("exclusive", TenantClass::kLatency),
+                      Named("batch", TenantClass::kBatch));
+  const Decision decision = policy->Decide(two.snapshot);
   REQUIRE(decision.grants[0].idle.window > 0);
   CHECK(decision.grants[1].idle.window == 0);
   CHECK(decision.grants[1].contended.window == 0);

@@ -8,13 +8,20 @@
 namespace detshare::soft {
 namespace {
 
-TEST_CASE("Ordinary kernels of two processes stand still unless one of them keeps the card") {
+struct TwoProcesses {
   TestDirectory directory;
-  const std::string file = directory.path + "/card";
   CardProcesses first, second;
-  REQUIRE(first.Join(file).ok());
-  REQUIRE(second.Join(file).ok());
-  OrdinaryGroup one(first), other(second);
+  OrdinaryGroup one{first}, other{second};
+
+  TwoProcesses() {
+    REQUIRE(first.Join(directory.path + "/card").ok());
+    REQUIRE(second.Join(directory.path + "/card").ok());
+  }
+};
+
+TEST_CASE_METHOD(
+    TwoProcesses,
+    "Ordinary kernels of two processes stand still unless one of them keeps the card") {
   CHECK(one.Progresses());
   one.SetWorks(true);
   CHECK(one.Progresses());
@@ -34,13 +41,9 @@ TEST_CASE("Ordinary kernels of two processes stand still unless one of them keep
   CHECK(one.Progresses());
 }
 
-TEST_CASE("Ordinary kernels stand still beside urgent ones unless their process keeps the card") {
-  TestDirectory directory;
-  const std::string file = directory.path + "/card";
-  CardProcesses first, second;
-  REQUIRE(first.Join(file).ok());
-  REQUIRE(second.Join(file).ok());
-  OrdinaryGroup one(first), other(second);
+TEST_CASE_METHOD(
+    TwoProcesses,
+    "Ordinary kernels stand still beside urgent ones unless their process keeps the card") {
   one.SetWorks(true);
   OrdinaryGroup& urgent = GENERATE(false, true) ? one : other;  // its own kernels, or another's
   urgent.SetUrgentWorks(true);
