@@ -147,7 +147,8 @@ constexpr bool IsGlobal(Reach reach) { return reach == Reach::kGlobal || reach =
 template <Reach kReach>
 inline std::optional<uint64_t> BaseOf(Context& c, const AddressBounds& bounds, uint64_t bytes,
                                       uint64_t align, bool write) {
-  const auto [low, high, bits] = bounds;
+  // clang 14 captures no structured bindings.
+  const uint64_t low = bounds.low, high = bounds.high, bits = bounds.bits;
   if ((bits & (align - 1)) != 0 || high < low) return std::nullopt;
   const auto ends_in = [&](uint64_t begin, uint64_t size) {
     return high - begin <= size && bytes <= size - (high - begin);
