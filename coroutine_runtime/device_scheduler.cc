@@ -331,7 +331,7 @@ policy::Tenant DeviceScheduler::TenantOf(const std::string& name) const {
 void DeviceScheduler::Cooperate(policy::CoroutineId one, policy::CoroutineId other) {
   {
     const MutexLock lock(&mutex_);
-    const auto find = [&](policy::CoroutineId id) {
+    const auto find = [&](policy::CoroutineId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       const auto found = std::find_if(entries_.begin(), entries_.end(),
                                       [id](const auto& entry) { return entry->id == id; });
       return found != entries_.end() ? found->get() : nullptr;

@@ -111,11 +111,11 @@ bool MemoryBroker::Overtakes(Nanoseconds now) {
 }
 
 void MemoryBroker::Await(const std::vector<policy::ResidentMemory>& victims, Nanoseconds now) {
-  for (auto& [session, awaited] : awaited_) {
+  for (auto& one : awaited_) {
     const bool victim = std::any_of(victims.begin(), victims.end(), [&](const auto& resident) {
-      return resident.session == session;
+      return resident.session == one.first;
     });
-    if (!victim) awaited.since = 0;
+    if (!victim) one.second.since = 0;
   }
   std::erase_if(awaited_, [&](const auto& one) {
     return one.second.since == 0 && now >= one.second.could_not_go + parameters_.refusal;

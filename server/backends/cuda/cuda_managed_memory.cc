@@ -89,7 +89,7 @@ bool CudaManagedMemory::Unused(uint64_t address, uint64_t reserved) const {
 }
 
 void CudaManagedMemory::GiveBackUnused() {
-  std::erase_if(mapped_, [this](const Range& range) {
+  std::erase_if(mapped_, [this](const Range& range) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const uint64_t reserved = ManagedAddresses::ReservedFor(range.bytes);
     if (!Unused(range.address, reserved)) return false;
     addresses_.Free(range.bytes);
