@@ -38,13 +38,13 @@ bool DoesNotFitPartition(const absl::Status& status);
 
 class Binding {
  public:
-  // `ordinary_complete` asks the device whether all of the session's ordinary work is complete.
-  Binding(Device& device, AddressSpace& space, std::function<bool()> ordinary_complete)
+  // `complete` asks the device whether all of the session's work in the group is complete.
+  Binding(Device& device, AddressSpace& space, std::function<bool(bool urgent)> complete)
       : device_(device),
         space_(space),
         urgent_(device.urgent()),
         partition_(&device.whole()),
-        ordinary_complete_(std::move(ordinary_complete)) {}
+        complete_(std::move(complete)) {}
   Binding(const Binding&) = delete;
   Binding& operator=(const Binding&) = delete;
 
@@ -80,15 +80,23 @@ class Binding {
     if (Awaits()) [[unlikely]]
       return false;
     if (ordinary_unfinished_) [[unlikely]]
-      ordinary_unfinished_ = !ordinary_complete_();
+      ordinary_unfinished_ = !complete_(/*urgent=*/false);
     return !ordinary_unfinished_;
   }
+  // Whether the urgent group has work of the session, which has left the group. Asks the device only
+  // while it may.
+  bool LeftUrgentWork() const {
+    if (urgent_unfinished_) [[unlikely]]
+      urgent_unfinished_ = !complete_(/*urgent=*/true);
+    return urgent_unfinished_;
+  }
+  bool MayHaveLeftUrgentWork() const { return urgent_unfinished_; }
   // False if OnlyUrgentWork() is known without asking the device.
   bool MayHaveOrdinaryWork() const { return ordinary_unfinished_ || awaited_ != nullptr; }
   // An operation is about to run on the partition, whatever the session's group is.
   void NoteGroup(const Partition& partition) const {
     if (urgent_ != nullptr && !IsInGroup(partition)) [[unlikely]]
-      ordinary_unfinished_ = true;
+      (space_.urgent() ? ordinary_unfinished_ : urgent_unfinished_) = true;
   }
   // The session is about to wait for the event's last recording, which may be of ordinary work.
   void Await(const std::shared_ptr<SharedEvent>& event) {
@@ -160,6 +168,7 @@ class Binding {
   }
   void SetUrgent(bool urgent) const {
     if (urgent && !space_.urgent()) ordinary_unfinished_ = true;
+    if (!urgent && space_.urgent()) urgent_unfinished_ = true;
     space_.set_urgent(urgent);
   }
   // Whether the session waits for ordinary work of another session.
@@ -177,8 +186,9 @@ class Binding {
   Partition* const urgent_;  // null: the device cannot preempt
   Partition* partition_;     // used without an entity
   SchedEntity* entity_ = nullptr;
-  const std::function<bool()> ordinary_complete_;
-  mutable bool ordinary_unfinished_ = false;      // or not known to be finished
+  const std::function<bool(bool urgent)> complete_;
+  // The group may have work of the session, which is in the other one or does not care.
+  mutable bool ordinary_unfinished_ = false, urgent_unfinished_ = false;
   mutable std::shared_ptr<SharedEvent> awaited_;  // null: none
   uint64_t awaited_number_ = 0;
 };

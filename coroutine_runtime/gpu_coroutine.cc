@@ -50,7 +50,7 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       queues_(queues),
       parking_(parking),
       fences_(space),
-      binding_(device, space, [this] { return OrdinaryComplete(); }),
+      binding_(device, space, [this](bool urgent) { return GroupComplete(urgent); }),
       order_(device, space, queues, fences_, binding_, parking, counters_),
       timer_(device, binding_),
       account_(device, space, binding_, order_, parking, timer_),
@@ -102,12 +102,12 @@ absl::StatusOr<bool> GpuCoroutine::MarkWork(uint64_t serial, Marker& marker) {
   return false;
 }
 
-bool GpuCoroutine::OrdinaryComplete() {
+bool GpuCoroutine::GroupComplete(bool urgent) {
   for (const auto& [id, context] : streams_.contexts()) {
     for (LogicalStream* const stream : context->streams) {
       // A stream that has moved leaves work behind.
       for (const PooledQueue& queue : stream->queues) {
-        if (queue.partition() != device_.urgent() && !queue.get()->Idle()) return false;
+        if ((queue.partition() == device_.urgent()) == urgent && !queue.get()->Idle()) return false;
       }
     }
   }

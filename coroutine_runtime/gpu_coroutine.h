@@ -247,8 +247,8 @@ class GpuCoroutine {
  private:
   GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Parking& parking);
 
-  // Asks the device whether all of the session's work in the ordinary time-slice group is complete.
-  bool OrdinaryComplete();
+  // Asks the device whether all of the session's work in the time-slice group is complete.
+  bool GroupComplete(bool urgent);
   // Orders an operation that stays where its stream is, and returns its queue. PrepareOther() also
   // counts the operation, for kinds without a counter of their own.
   absl::StatusOr<Queue*> PrepareInPlace(LogicalStream& stream);

@@ -252,13 +252,13 @@ void SchedEntity::NoteUnknown(bool there) {
   if (!there && (in_flight_ <= 0 || Preempting())) device_turn_.Leave();
 }
 
-void SchedEntity::NoteUnknownUrgent(bool there) {
-  if (there == unknown_urgent_) return;
-  unknown_urgent_ = there;
-  board_.unknown_urgent.fetch_add(there ? 1 : -1, std::memory_order_relaxed);
-  // Of the rank that goes first.
-  if (board_.turn != nullptr)
-    board_.turn->AddBusy(there ? SchedBoard::One(0) : -SchedBoard::One(0));
+void SchedEntity::NoteUrgent(bool there, bool known) {
+  if (std::exchange(urgent_there_, there) != there)
+    board_.urgent.fetch_add(there ? 1 : -1, std::memory_order_relaxed);
+  const bool unknown = there && !known;
+  // In the rank that goes first.
+  if (std::exchange(urgent_unknown_, unknown) != unknown && board_.turn != nullptr)
+    board_.turn->AddBusy(unknown ? SchedBoard::One(0) : -SchedBoard::One(0));
 }
 
 void SchedEntity::SetInFlight(Nanoseconds in_flight) {
@@ -402,7 +402,7 @@ bool SchedEntity::MayBeStopped() const {
   const uint64_t mask = rank == 0 ? UINT64_MAX : SchedBoard::One(rank) - 1;
   const uint64_t own = working_ ? SchedBoard::One(counted_rank_) : 0;
   return ((board_.busy.load(std::memory_order_relaxed) - own) & mask) != 0 ||
-         board_.unknown_urgent.load(std::memory_order_relaxed) != 0 ||
+         board_.urgent.load(std::memory_order_relaxed) != 0 ||
          (assignment_.shares_device && board_.turn->OthersBusy(mask));
 }
 
@@ -453,7 +453,7 @@ void SchedEntity::Forget() {
   stands_since_ = 0;
   KeepOrdinary(false);
   NoteUnknown(false);
-  NoteUnknownUrgent(false);
+  NoteUrgent(false, true);
   LeaveTurn();
   device_turn_.GiveUp();
 }

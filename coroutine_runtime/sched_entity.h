@@ -60,8 +60,9 @@ struct alignas(64) SchedBoard {
   // This process's turn on the device; null: no other process uses it. Set before there are entities.
   DeviceTurn* turn = nullptr;
 
-  // The number of coroutines with urgent work of which only that is known. Relaxed, as `busy`.
-  std::atomic<int> unknown_urgent{0};
+  // The number of coroutines that have work in the urgent time-slice group, as far as their workers have
+  // looked. Relaxed, as `busy`.
+  std::atomic<int> urgent{0};
 
   // Device::KeepOrdinary of the device; empty if the device cannot preempt. Set before there are
   // entities.
@@ -256,8 +257,8 @@ class alignas(64) SchedEntity {
   // Whether the device has ordinary work of which only that is known. It may be running, or wait for the
   // client. So it takes turns with other processes, and restricts no session of this process.
   void NoteUnknown(bool there);
-  // The same for work in the urgent group, which takes no turns.
-  void NoteUnknownUrgent(bool there);
+  // Whether the urgent group has work of the session. `known`: it counts as work in flight.
+  void NoteUrgent(bool there, bool known);
   // The client has the result for which it waited: bytes that were copied to the host.
   void ResultRead();
   // Work is complete.
@@ -336,7 +337,8 @@ class alignas(64) SchedEntity {
   // Lets ordinary work that makes no progress keep the device until it does. Urgent work that has the
   // device all the time may wait for it.
   void GuardProgress(bool ordinary);
-  // Whether there is work that may stop this session's: of lower ranks, or of any if there is no lower one.
+  // Whether there is work that may stop ordinary work: urgent work, also of this session, or work of lower
+  // ranks, or of any rank if there is no lower one.
   bool MayBeStopped() const;
   void KeepOrdinary(bool keep);
 
@@ -375,8 +377,9 @@ class alignas(64) SchedEntity {
   // lets it submit work until that work is complete.
   bool wants_turn_ = false;  // the session has a record, or work in the hardware
   DeviceTurn::Member device_turn_{board_.turn};
-  bool unknown_ = false;          // NoteUnknown()
-  bool unknown_urgent_ = false;   // NoteUnknownUrgent()
+  bool unknown_ = false;  // NoteUnknown()
+  // NoteUrgent(): whether it is counted in board_.urgent, and in DeviceTurn's words.
+  bool urgent_there_ = false, urgent_unknown_ = false;
   uint64_t unknown_counted_ = 0;  // for it, in DeviceTurn's words
   std::array<bool, 2> entered_{};
   std::array<uint64_t, 2> entered_as_{};

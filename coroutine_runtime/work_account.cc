@@ -195,19 +195,31 @@ void WorkAccount::LookForUnknown() {
   const bool only_urgent = binding_.InUrgentGroup() && binding_.OnlyUrgentWork();
   const bool ordinary = binding_.InUrgentGroup() ? !only_urgent : !known;
   entity().NoteUnknown(shares && may_have_unknown_ && ordinary);
-  entity().NoteUnknownUrgent(may_have_unknown_ && only_urgent && !known);
 }
 
 bool WorkAccount::MayHaveOrdinaryWork() {
   if (!binding_.InUrgentGroup())
     return !in_flight_.empty() || !unfenced_.empty() || may_have_unknown_;
-  if (!binding_.MayHaveOrdinaryWork()) return ordinary_ = false;
-  const Nanoseconds now = entity().Now();
-  if (now >= ask_at_) {
+  if (!binding_.MayHaveOrdinaryWork()) return false;
+  if (const Nanoseconds now = entity().Now(); now >= ask_at_) {
     ask_at_ = now + kUnknownPeriod;
-    ordinary_ = !binding_.OnlyUrgentWork();
+    left_ = !binding_.OnlyUrgentWork();
   }
-  return ordinary_;
+  return left_;
+}
+
+void WorkAccount::NoteUrgentWork() {
+  if (binding_.InUrgentGroup()) {
+    const bool known = !in_flight_.empty() || !unfenced_.empty();
+    entity().NoteUrgent(known || may_have_unknown_, known);
+    return;
+  }
+  if (!binding_.MayHaveLeftUrgentWork()) [[likely]]
+    return entity().NoteUrgent(false, true);
+  const Nanoseconds now = entity().Now();
+  if (now < ask_at_) return;
+  ask_at_ = now + kUnknownPeriod;
+  entity().NoteUrgent(binding_.LeftUrgentWork(), /*known=*/false);
 }
 
 void WorkAccount::TakeProgress() {
@@ -240,6 +252,7 @@ void WorkAccount::Watch(bool pause) {
     TakeProgress();
     if (in_flight_.empty() && unfenced_.empty()) entity().Idle();
     LookForUnknown();
+    NoteUrgentWork();
     entity().Proceed(MayHaveOrdinaryWork());
   } else {
     looked_ = shares_ = false;
@@ -258,7 +271,7 @@ void WorkAccount::Forget() {
   parked_.clear();
   timer_.Forget();
   in_flight_.Clear();
-  looked_ = shares_ = may_have_unknown_ = ordinary_ = false;
+  looked_ = shares_ = may_have_unknown_ = left_ = false;
   ask_at_ = 0;
   read_ = {};
   entity().Forget();

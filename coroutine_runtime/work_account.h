@@ -117,6 +117,7 @@ class WorkAccount {
   void LookForUnknown();
   // Whether the ordinary group may have work of the session, or work that it waits for.
   bool MayHaveOrdinaryWork();
+  void NoteUrgentWork();
   void TakeProgress();
   void TakeRead();
 
@@ -143,8 +144,8 @@ class WorkAccount {
   bool looked_ = false;  // it was asked since work is followed
   Nanoseconds look_at_ = 0;
   uint64_t passed_on_ = 0;  // Parking::passed_on() at the last look
-  // What MayHaveOrdinaryWork() found out about a session in the urgent group, and when it asks again.
-  bool ordinary_ = false;
+  // Whether the group in which the session is not has work of it, and when the device is asked again.
+  bool left_ = false;
   Nanoseconds ask_at_ = 0;
 };
 

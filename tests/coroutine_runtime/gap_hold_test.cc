@@ -47,7 +47,7 @@ struct UrgentSession {
   DurationTable durations{device.properties().sm_count};
   SchedEntity entity{board, durations, clock, [] {}};
   bool ordinary_complete = true;
-  Binding binding{device, space, [this] { return ordinary_complete; }};
+  Binding binding{device, space, [this](bool) { return ordinary_complete; }};
   GapHold hold{device, binding};
   FakeKernel kernel;
 

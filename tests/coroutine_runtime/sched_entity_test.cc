@@ -125,7 +125,7 @@ TEST_CASE_METHOD(GuardedEntity, "Work makes progress in the pauses of work that 
   board.busy -= SchedBoard::One(0);
   CHECK(KeptAfter(300) == 300);
   SECTION("until that has no pause any more") { board.busy += SchedBoard::One(0); }
-  SECTION("until there is urgent work of which only that is known") { board.unknown_urgent = 1; }
+  SECTION("until there is urgent work, whatever its rank") { board.urgent = 1; }
   CHECK(KeptAfter(1000) == 99);  // the last pause was a millisecond ago
   entity.Forget();
   CHECK(keepers == 0);

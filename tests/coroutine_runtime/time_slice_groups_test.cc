@@ -199,6 +199,42 @@ TEST_CASE_METHOD(
   coroutine->Detach();
 }
 
+TEST_CASE_METHOD(GroupFixture,
+                 "Ordinary work keeps the device beside urgent work that its session left behind") {
+  int keepers = 0;
+  board.keep_ordinary = [&](bool keep) { keepers += keep ? 1 : -1; };
+  SchedEntity::Assignment assignment;
+  assignment.followed = assignment.preempts = assignment.urgent = true;
+  for (SchedEntity::BoundLimits* limits :
+       {&assignment.idle, &assignment.contended, &assignment.tail})
+    limits->partition = limits->long_partition = limits->yielding_partition = &device.whole();
+  entity.Publish(assignment);
+  coroutine->Attach(entity);
+  Launch(1);
+  REQUIRE(Last().urgent);
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(board.urgent == 1);
+  assignment.urgent = assignment.preempts = false;
+  entity.Publish(assignment);
+  REQUIRE(coroutine->MayRun());
+  Launch(2);
+  REQUIRE_FALSE(Last().urgent);
+  const auto watch = [&] {
+    for (int i = 0; i < 200; ++i) {
+      coroutine->WatchWork(/*pause=*/true);
+      clock.Advance(policy::kMillisecond);
+    }
+  };
+  watch();
+  CHECK(board.urgent == 1);
+  CHECK(keepers == 1);
+  device.RunAll();
+  watch();
+  CHECK(board.urgent == 0);
+  CHECK(keepers == 0);
+  coroutine->Detach();
+}
+
 TEST_CASE_METHOD(GroupFixture, "A queue of the other group that is idle is not waited for") {
   Give(/*urgent=*/false);
   Launch();
