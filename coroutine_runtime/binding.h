@@ -11,9 +11,9 @@
 // brought there now, runs in the other one (Kernel::Prepare).
 //
 // Ownership: owns nothing. The device and its partitions outlive the binding. The entity outlives
-// the binding or is detached. Threading: the coroutine's thread. No call waits for the GPU, and
-// only SmsFor() and ForLaunch() may call the driver, for cooperative grids and for code that the group does
-// not have yet.
+// the binding or is detached. Threading: the coroutine's thread. Only SmsFor(), for cooperative grids,
+// and ForLaunch() and BindFor(), for code that the group does not have yet, may call the driver. For such
+// code they may wait until the group is idle (Kernel::Prepare). No other call waits for the GPU.
 #pragma once
 
 #include <cstdint>

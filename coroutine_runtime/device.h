@@ -226,8 +226,8 @@ class AddressSpace {
   bool urgent() const { return urgent_.load(std::memory_order_relaxed); }
   // Requires that the space is not bound.
   void set_urgent(bool urgent) { urgent_.store(urgent, std::memory_order_relaxed); }
-  // The session now has an object that exists in one group only: an array, a texture, a surface, the address
-  // of a variable. Its work stays in its present group.
+  // The session now has an object that exists in one group only: an array, a texture, a surface, the
+  // address of a variable. Its work stays in its present group.
   void BindToGroup() { bound_.store(true, std::memory_order_release); }
   bool bound() const { return bound_.load(std::memory_order_acquire); }
 

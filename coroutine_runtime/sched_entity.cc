@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "policy/saturating.h"
+
 namespace detshare {
 namespace {
 
@@ -407,22 +409,17 @@ bool SchedEntity::MayBeStopped() const {
 }
 
 void SchedEntity::GuardProgress(bool ordinary) {
-  if (!ordinary || completions_ != seen_completions_ || stands_since_ == 0) {
+  const Nanoseconds now = ordinary ? clock_.NowNanoseconds() : 0;
+  if (!ordinary || completions_ != seen_completions_ || stands_since_ == 0 ||
+      (!keeps_ordinary_ && !MayBeStopped())) {
     seen_completions_ = completions_;
-    stands_since_ = ordinary ? clock_.NowNanoseconds() : 0;
+    stands_since_ = now;
     KeepOrdinary(false);
     return;
   }
-  if (keeps_ordinary_) return;
-  if (!MayBeStopped()) {
-    stands_since_ = clock_.NowNanoseconds();
-    return;
-  }
-  if (assignment_.shares_device && !device_turn_.inside()) return;
-  const Nanoseconds now = clock_.NowNanoseconds();
+  if (keeps_ordinary_ || (assignment_.shares_device && !device_turn_.inside())) return;
   const Nanoseconds least = now < starved_until_ ? kStarvedAgain : kStarved;
-  const Nanoseconds late = kLate * std::clamp(in_flight_, least / kLate, policy::kForever / kLate);
-  if (now - stands_since_ < late) return;
+  if (now - stands_since_ < std::max(least, policy::Times(in_flight_, kLate))) return;
   starved_until_ = now + policy::kSecond;
   KeepOrdinary(true);
 }

@@ -337,8 +337,8 @@ class alignas(64) SchedEntity {
   // Lets ordinary work that makes no progress keep the device until it does. Urgent work that has the
   // device all the time may wait for it.
   void GuardProgress(bool ordinary);
-  // Whether there is work that may stop ordinary work: urgent work, also of this session, or work of lower
-  // ranks, or of any rank if there is no lower one.
+  // Whether there is work that may stop ordinary work: urgent work, also of this session, or work of
+  // lower ranks, or of any rank if there is no lower one.
   bool MayBeStopped() const;
   void KeepOrdinary(bool keep);
 
@@ -346,7 +346,7 @@ class alignas(64) SchedEntity {
   // was so in the last second, the shorter time counts. It is longer than most requests of urgent work.
   static constexpr Nanoseconds kStarved = 100 * policy::kMillisecond;
   static constexpr Nanoseconds kStarvedAgain = 25 * policy::kMillisecond;
-  static constexpr Nanoseconds kLate = 4;
+  static constexpr double kLate = 4;
   static constexpr Nanoseconds kRequestPause = policy::kMillisecond;
   static constexpr uint32_t kManyOperations = 8;
 
@@ -377,10 +377,10 @@ class alignas(64) SchedEntity {
   // lets it submit work until that work is complete.
   bool wants_turn_ = false;  // the session has a record, or work in the hardware
   DeviceTurn::Member device_turn_{board_.turn};
-  bool unknown_ = false;  // NoteUnknown()
+  bool unknown_ = false;          // NoteUnknown()
+  uint64_t unknown_counted_ = 0;  // for it, in DeviceTurn's words
   // NoteUrgent(): whether it is counted in board_.urgent, and in DeviceTurn's words.
   bool urgent_there_ = false, urgent_unknown_ = false;
-  uint64_t unknown_counted_ = 0;  // for it, in DeviceTurn's words
   std::array<bool, 2> entered_{};
   std::array<uint64_t, 2> entered_as_{};
   // For GuardProgress(): how often work was completed, at all and when it looked last, and since when

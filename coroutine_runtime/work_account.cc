@@ -190,16 +190,13 @@ void WorkAccount::LookForUnknown() {
   if (now < look_at_) return;
   look_at_ = now + kUnknownPeriod;
   may_have_unknown_ = space_.Busy();
-  const bool known = !in_flight_.empty() || !unfenced_.empty();
   // Work of the urgent group takes no turns. Other work that is in flight has its turn.
-  const bool only_urgent = binding_.InUrgentGroup() && binding_.OnlyUrgentWork();
-  const bool ordinary = binding_.InUrgentGroup() ? !only_urgent : !known;
-  entity().NoteUnknown(shares && may_have_unknown_ && ordinary);
+  const bool unknown = binding_.InUrgentGroup() ? !binding_.OnlyUrgentWork() : !HasKnownWork();
+  entity().NoteUnknown(shares && may_have_unknown_ && unknown);
 }
 
 bool WorkAccount::MayHaveOrdinaryWork() {
-  if (!binding_.InUrgentGroup())
-    return !in_flight_.empty() || !unfenced_.empty() || may_have_unknown_;
+  if (!binding_.InUrgentGroup()) return HasKnownWork() || may_have_unknown_;
   if (!binding_.MayHaveOrdinaryWork()) return false;
   if (const Nanoseconds now = entity().Now(); now >= ask_at_) {
     ask_at_ = now + kUnknownPeriod;
@@ -210,7 +207,7 @@ bool WorkAccount::MayHaveOrdinaryWork() {
 
 void WorkAccount::NoteUrgentWork() {
   if (binding_.InUrgentGroup()) {
-    const bool known = !in_flight_.empty() || !unfenced_.empty();
+    const bool known = HasKnownWork();
     entity().NoteUrgent(known || may_have_unknown_, known);
     return;
   }
@@ -250,13 +247,12 @@ void WorkAccount::Watch(bool pause) {
     if (pause || observed_) FenceAll();
     read_awaited_ |= observed_;
     TakeProgress();
-    if (in_flight_.empty() && unfenced_.empty()) entity().Idle();
+    if (!HasKnownWork()) entity().Idle();
     LookForUnknown();
     NoteUrgentWork();
     entity().Proceed(MayHaveOrdinaryWork());
-  } else {
-    looked_ = shares_ = false;
-    if (watching() || !unfenced_.empty() || !parked_.empty()) Forget();
+  } else if (looked_ || watching() || !unfenced_.empty() || !parked_.empty()) {
+    Forget();
   }
   entity().NotifyScheduler();
 }

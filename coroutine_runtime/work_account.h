@@ -114,6 +114,8 @@ class WorkAccount {
   void PutFence(LogicalStream& stream);
   void FenceAll();
   void ResumeParked();
+  // Whether work that counts is in flight.
+  bool HasKnownWork() const { return !in_flight_.empty() || !unfenced_.empty(); }
   void LookForUnknown();
   // Whether the ordinary group may have work of the session, or work that it waits for.
   bool MayHaveOrdinaryWork();

@@ -95,10 +95,11 @@ bool CudaKernel::CanStartIn(bool urgent) const {
 
 bool CudaKernel::Prepare(AddressSpace& space, bool urgent) {
   if (context_.urgent == nullptr) return true;
+  if (!CanStartIn(urgent)) return false;
   CudaGroup& wanted = urgent ? *context_.urgent : context_.ordinary;
   const CudaGroup& other = urgent ? context_.ordinary : *context_.urgent;
-  if (function(wanted) != nullptr || function(other) == nullptr || !CanStartIn(urgent)) [[likely]]
-    return CanStartIn(urgent);
+  if (function(wanted) != nullptr || function(other) == nullptr) [[likely]]
+    return true;
   // The launch reports other errors.
   return !absl::IsDeadlineExceeded(
       UploadTo(wanted, static_cast<CudaAddressSpace&>(space), kUploadLimit));

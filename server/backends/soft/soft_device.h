@@ -4,9 +4,9 @@
 // It runs the PTX of unmodified programs (ptx/), places their blocks on virtual SMs, and computes
 // how long the work would take on a GPU (soft_timing.h). Its markers measure this virtual time.
 // Preemption between its two time-slice groups takes virtual time (soft_time_slices.h). In real time,
-// ordinary kernels stand still beside urgent ones (ordinary_group.h). There is one copy of every variable, heap, texture
-// and surface, for both groups. Sessions are isolated: when a kernel accesses an address outside
-// its session's memory, only that session gets a fault.
+// ordinary kernels stand still beside urgent ones (ordinary_group.h). There is one copy of every
+// variable, heap, texture and surface, for both groups. Sessions are isolated: when a kernel accesses
+// an address outside its session's memory, only that session gets a fault.
 #pragma once
 
 #include <memory>
