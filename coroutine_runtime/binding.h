@@ -98,11 +98,9 @@ class Binding {
     if (urgent_ != nullptr && !IsInGroup(partition)) [[unlikely]]
       (space_.urgent() ? ordinary_unfinished_ : urgent_unfinished_) = true;
   }
-  // The session is about to wait for the event's last recording, which may be of ordinary work.
-  void Await(const std::shared_ptr<SharedEvent>& event) {
-    if (urgent_ == nullptr || event->RecordedUrgent()) return;
-    awaited_number_ = event->recorded();
-    awaited_ = event;
+  // The session waits for the recording, which may be of ordinary work.
+  void Await(const std::shared_ptr<SharedRecording>& recording) {
+    if (urgent_ != nullptr && !recording->urgent()) awaited_ = recording;
   }
   // Whether the partition is in the session's group.
   bool IsInGroup(const Partition& partition) const {
@@ -175,8 +173,7 @@ class Binding {
   bool Awaits() const {
     if (awaited_ == nullptr) [[likely]]
       return false;
-    // Acquire: as for any fence that the session waits for.
-    if (awaited_->reached().load(std::memory_order_acquire) < awaited_number_) return true;
+    if (!awaited_->complete()) return true;
     awaited_ = nullptr;
     return false;
   }
@@ -189,8 +186,7 @@ class Binding {
   const std::function<bool(bool urgent)> complete_;
   // The group may have work of the session, which is in the other one or does not care.
   mutable bool ordinary_unfinished_ = false, urgent_unfinished_ = false;
-  mutable std::shared_ptr<SharedEvent> awaited_;  // null: none
-  uint64_t awaited_number_ = 0;
+  mutable std::shared_ptr<SharedRecording> awaited_;  // null: none
 };
 
 }  // namespace detshare

@@ -347,21 +347,27 @@ absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId id, E
   return status;
 }
 
-absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId id, uint64_t* number) {
+absl::StatusOr<std::shared_ptr<SharedRecording>> GpuCoroutine::RecordShared(SharedEvent& event,
+                                                                            StreamId id) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
-  // Other sessions wait for the marker.
-  DETSHARE_RETURN_IF_ERROR(parking_.Submit(*queue));
-  return event.Record(*queue, binding_.InUrgentGroup(), number);
+  const bool urgent = binding_.InUrgentGroup();
+  if (parking_.Keeps(*queue)) return event.RecordKept(urgent);
+  return event.Record(*queue, urgent);
 }
 
-absl::Status GpuCoroutine::WaitShared(StreamId id, const std::shared_ptr<SharedEvent>& event) {
+absl::Status GpuCoroutine::WaitShared(StreamId id, SharedEvent& event) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
   account_.BeforeWait(*stream);
-  binding_.Await(event);
-  hold_.EndUnlessUrgent();
-  absl::Status status = event->Wait(*queue);
+  DETSHARE_ASSIGN_OR_RETURN(const std::shared_ptr<SharedRecording> recording, event.Wait(*queue));
+  absl::Status status;
+  if (recording != nullptr) {
+    binding_.Await(recording);
+    hold_.EndUnlessUrgent();
+    if (!recording->marked())
+      status = parking_.WaitForOthers(*queue, space_, {recording, &recording->reached()}, 1);
+  }
   account_.NoteWait(*stream);
   return status;
 }

@@ -68,6 +68,7 @@ namespace detshare {
 
 class GpuGraph;
 class SharedEvent;
+class SharedRecording;
 
 class GpuCoroutine {
  public:
@@ -83,6 +84,7 @@ class GpuCoroutine {
   Device& device() { return device_; }
   AddressSpace& space() { return space_; }
   Executor& executor() { return parking_.executor(); }
+  Parking& parking() { return parking_; }
   // The current partition of short kernels.
   Partition& partition() { return binding_.partition(); }
 
@@ -134,9 +136,11 @@ class GpuCoroutine {
   absl::Status WaitEvent(StreamId stream, EventId event);
   // WaitEvent() for an event of another device of the session.
   absl::Status WaitEventOf(const GpuCoroutine& owner, StreamId stream, EventId event);
-  // The same for events that other sessions also use. Sets `*number` to the recording's number.
-  absl::Status RecordShared(SharedEvent& event, StreamId stream, uint64_t* number);
-  absl::Status WaitShared(StreamId stream, const std::shared_ptr<SharedEvent>& event);
+  // The same for events that other sessions also use. The caller reports when the recording's point
+  // is reached.
+  absl::StatusOr<std::shared_ptr<SharedRecording>> RecordShared(SharedEvent& event,
+                                                                StreamId stream);
+  absl::Status WaitShared(StreamId stream, SharedEvent& event);
   // CUDA_ERROR_NOT_READY while either event is not reached; CUDA_ERROR_INVALID_HANDLE if an event
   // was not recorded or is not timed.
   absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end) {

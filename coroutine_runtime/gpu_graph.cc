@@ -68,7 +68,10 @@ absl::StatusOr<std::unique_ptr<GpuGraph>> GpuGraph::Create(GpuCoroutine& corouti
   return graph;
 }
 
-GpuGraph::~GpuGraph() { coroutine_.RemoveUnready(*this); }
+GpuGraph::~GpuGraph() {
+  SubmitKept();
+  coroutine_.RemoveUnready(*this);
+}
 
 GpuGraph::GpuGraph(GpuCoroutine& coroutine, GraphDescription description)
     : coroutine_(coroutine),
@@ -84,6 +87,7 @@ void GpuGraph::CountAgain() {
   blocks_ = 0;
   code_ = 0;
   recorded_.clear();
+  awaited_.clear();
   for (const GraphBody& graph : description_.graphs) {
     bytes_ += graph.edges.size() * sizeof(GraphEdge);
     for (const GraphNode& node : graph.nodes) {
@@ -108,6 +112,9 @@ void GpuGraph::CountAgain() {
     kernels_ += node.enabled && std::holds_alternative<KernelStep>(node.step);
     if (const auto* record = std::get_if<RecordStep>(&node.step)) {
       recorded_.push_back(record->recorded);
+    }
+    if (const auto* wait = std::get_if<WaitMarkerStep>(&node.step)) {
+      awaited_.push_back(wait->marker.get());
     }
   }
 }
@@ -170,6 +177,7 @@ absl::Status GpuGraph::LeaveOtherGroup() {
     // The work of a stream that is gone is complete.
     if (!marked_) last_partition_ = nullptr;
   }
+  SubmitKept();
   std::erase_if(wanted_, [&](const Partition* partition) { return is_outside(*partition); });
   std::erase_if(instances_,
                 [&](const Instance& instance) { return is_outside(*instance.partition); });
@@ -261,6 +269,15 @@ absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values
   return status;
 }
 
+void GpuGraph::SubmitBefore(Queue& queue) {
+  for (const Marker* const marker : awaited_) coroutine_.parking().Submit(*marker);
+  if (!recorded_.empty() || !awaited_.empty() || sms_ > 1) coroutine_.parking().Submit(queue);
+}
+
+void GpuGraph::SubmitKept() {
+  for (const Instance& instance : instances_) coroutine_.parking().Submit(*instance.graph);
+}
+
 absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t serial,
                                 absl::Span<const uint64_t> values) {
   if (shared_ && marker_ == nullptr) {
@@ -268,6 +285,10 @@ absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t se
   }
   const bool must_wait = marked_ && serial != last_stream_ && instance.partition != last_partition_;
   const auto submit = [&](Queue& queue) -> absl::Status {
+    SubmitBefore(queue);
+    // The device orders launches of one instantiation as it gets them.
+    if (serial != last_stream_ && instance.partition == last_partition_)
+      coroutine_.parking().Submit(*instance.graph);
     if (must_wait) {
       DETSHARE_RETURN_IF_ERROR(queue.Wait(*marker_));
     }
@@ -306,6 +327,7 @@ absl::Status GpuGraph::Apply(GraphPlace place, const GraphNode& now) {
   if (const auto* const kernel = std::get_if<KernelStep>(&now.step); kernel != nullptr)
     coroutine_.BindFor(*kernel->kernel);
   DETSHARE_RETURN_IF_ERROR(LeaveOtherGroup());
+  SubmitKept();
   if (instances_.empty()) {
     GraphPlace refused;
     DETSHARE_RETURN_IF_ERROR(InstanceOn(coroutine_.whole(), &refused).status());

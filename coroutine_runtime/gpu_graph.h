@@ -20,6 +20,10 @@
 // If neither exists (at the first change of the stream, together with a change of the partition),
 // the launch stays on the partition of the previous one.
 //
+// Launches behind a wait for the client are kept in the daemon (parking.h), unless the graph records
+// or waits for events, or needs several SMs at once, which a launch may refuse. They go to the device
+// before the graph changes or ends.
+//
 // Threading: the coroutine's thread. Lifetime: ends before the coroutine's address space. Errors:
 // the device's; a failed launch queues nothing.
 #pragma once
@@ -102,6 +106,10 @@ class GpuGraph {
   bool CanStartOn(const Partition& partition) const;
   absl::Status LaunchOn(Instance& instance, StreamId stream, uint64_t serial,
                         absl::Span<const uint64_t> values);
+  // Passes on what must not be kept when the graph is launched on `queue`.
+  void SubmitBefore(Queue& queue);
+  // Passes on the launches that are kept.
+  void SubmitKept();
   absl::Status Apply(GraphPlace place, const GraphNode& now);
   void CountAgain();
 
@@ -109,15 +117,16 @@ class GpuGraph {
   GraphDescription description_;
   size_t value_count_ = 0;
   uint64_t bytes_ = 0;
-  uint64_t kernels_ = 0;            // per launch, without bodies of conditional nodes
-  std::vector<bool*> recorded_;     // flags that a launch sets
-  int sms_ = 1;                     // minimum that every node needs to run
-  bool waits_ = false;              // for the client, or for words of memory
-  std::vector<Partition*> wanted_;  // instantiations to be created
-  uint64_t code_ = 0;               // identifies the code of its kernels
-  uint32_t blocks_ = 0;             // of its largest kernel
-  DurationCache::Lookup known_;     // for the launch in progress
-  int missed_ = 0;                  // launches that would have used one of wanted_
+  uint64_t kernels_ = 0;                // per launch, without bodies of conditional nodes
+  std::vector<bool*> recorded_;         // flags that a launch sets
+  std::vector<const Marker*> awaited_;  // markers for which it waits
+  int sms_ = 1;                         // minimum that every node needs to run
+  bool waits_ = false;                  // for the client, or for words of memory
+  std::vector<Partition*> wanted_;      // instantiations to be created
+  uint64_t code_ = 0;                   // identifies the code of its kernels
+  uint32_t blocks_ = 0;                 // of its largest kernel
+  DurationCache::Lookup known_;         // for the launch in progress
+  int missed_ = 0;                      // launches that would have used one of wanted_
   std::vector<Instance> instances_;
   bool left_other_group_ = false;
 

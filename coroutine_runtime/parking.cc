@@ -50,12 +50,53 @@ absl::Status Parking::WaitForClient(Queue& queue, AddressSpace& space,
   return absl::OkStatus();
 }
 
-absl::Status Parking::Submit(Queue& queue) {
+absl::Status Parking::WaitForOthers(Queue& queue, AddressSpace& space,
+                                    std::shared_ptr<const std::atomic<uint64_t>> fence,
+                                    uint64_t value) {
+  const std::shared_ptr<Lane>& lane = static_cast<ParkingQueue&>(queue).lane_;
+  // Acquire: what the other session did before is visible to the work behind the wait.
+  if (lane->items.empty() && fence->load(std::memory_order_acquire) >= value)
+    return absl::OkStatus();
+  // The device may have to wait, which it can only for memory that is registered with the space.
+  DETSHARE_ASSIGN_OR_RETURN(FenceLease own, FencesOf(space).Acquire());
+  Item item;
+  item.fence = own.fence();
+  item.value = own.Next();
+  item.watched = true;
+  item.space = &space;
+  Add(lane, std::move(item));
+  executor_.Spawn(WatchOthers(this, std::move(fence), value, std::move(own)));
+  Pump();
+  return absl::OkStatus();
+}
+
+bool Parking::Keeps(const Queue& queue) {
+  return !static_cast<const ParkingQueue&>(queue).passes();
+}
+
+void Parking::Submit(Queue& queue) {
   // By value: the queue's work may end the lane's place in lanes_.
   const std::shared_ptr<Lane> lane = static_cast<ParkingQueue&>(queue).lane_;
-  SubmitUntil(*lane, nullptr);
+  SubmitUntil(*lane, [] { return false; });
   Pump();
-  return error_;
+}
+
+void Parking::Submit(const Marker& marker) {
+  if (!marker.parked()) return;
+  const auto point = std::static_pointer_cast<Point>(marker.parked_);
+  SubmitUntil(*point->lane, [&] { return point->submitted; });
+  Pump();
+}
+
+void Parking::Submit(const Graph& graph) {
+  const auto launches = [&](const Item& item) { return item.graph == &graph; };
+  // A copy: Pump() takes lanes away.
+  const std::vector<std::shared_ptr<Lane>> all = lanes_;
+  for (const std::shared_ptr<Lane>& each : all) {
+    SubmitUntil(*each,
+                [&] { return std::none_of(each->items.begin(), each->items.end(), launches); });
+  }
+  if (!all.empty()) Pump();
 }
 
 Task<void> Parking::Watch(Parking* self, const std::atomic<uint64_t>* fence, uint64_t value) {
@@ -63,9 +104,21 @@ Task<void> Parking::Watch(Parking* self, const std::atomic<uint64_t>* fence, uin
   if (reached) self->Pump();
 }
 
+Task<void> Parking::WatchOthers(Parking* self, std::shared_ptr<const std::atomic<uint64_t>> fence,
+                                uint64_t value, FenceLease own) {
+  const bool reached = co_await self->executor_.ReachedByOthers(fence.get(), value);
+  if (!reached) co_return;
+  own.fence()->store(own.point().value, std::memory_order_release);
+  self->Pump();
+}
+
+FencePool& Parking::FencesOf(AddressSpace& space) {
+  return fences_.try_emplace(&space, space).first->second;
+}
+
 Task<void> Parking::WatchWord(Parking* self, std::shared_ptr<Lane> lane, AddressSpace* space,
                               std::shared_ptr<Word> word) {
-  FencePool& fences = self->fences_.try_emplace(space, *space).first->second;
+  FencePool& fences = self->FencesOf(*space);
   absl::StatusOr<FenceLease> read = fences.Acquire();
   absl::StatusOr<FenceLease> value = fences.Acquire();
   absl::Status status = read.ok() ? value.status() : read.status();
@@ -102,7 +155,7 @@ void Parking::Add(const std::shared_ptr<Lane>& lane, Item item) {
 void Parking::SubmitAll() {
   // A copy: Pump() takes lanes away.
   const std::vector<std::shared_ptr<Lane>> all = lanes_;
-  for (const std::shared_ptr<Lane>& each : all) SubmitUntil(*each, nullptr);
+  for (const std::shared_ptr<Lane>& each : all) SubmitUntil(*each, [] { return false; });
   Pump();
 }
 
@@ -137,12 +190,12 @@ void Parking::Run(Lane& lane, Item item) {
   error_.Update(status);
 }
 
-void Parking::SubmitUntil(Lane& lane, const Point* point) {
-  while (!lane.items.empty() && (point == nullptr || !point->submitted)) {
+void Parking::SubmitUntil(Lane& lane, absl::FunctionRef<bool()> enough) {
+  while (!lane.items.empty() && !enough()) {
     Item item = Take(lane);
     // The point was recorded before the wait for it, so this comes to an end.
     if (item.point != nullptr && !item.point->submitted)
-      SubmitUntil(*item.point->lane, item.point.get());
+      SubmitUntil(*item.point->lane, [&] { return item.point->submitted; });
     Run(lane, std::move(item));
   }
 }
@@ -333,9 +386,17 @@ absl::Status ParkingQueue::Wait(Marker& marker) {
 
 absl::Status ParkingQueue::LaunchGraph(AddressSpace& space, Graph& graph,
                                        absl::Span<const uint64_t> values) {
-  if (!passes()) [[unlikely]]
-    parking_.Submit(*this).IgnoreError();
-  return lane_->queue->LaunchGraph(space, graph, values);
+  Queue* const queue = lane_->queue.get();
+  if (passes()) [[likely]]
+    return queue->LaunchGraph(space, graph, values);
+  Parking::Item item;
+  item.work = [queue, &space, &graph, own = std::vector<uint64_t>(values.begin(), values.end())] {
+    return queue->LaunchGraph(space, graph, own);
+  };
+  item.graph = &graph;
+  item.bytes = values.size() * sizeof(uint64_t);
+  parking_.Add(lane_, std::move(item));
+  return absl::OkStatus();
 }
 
 bool ParkingQueue::Idle() { return passes() && lane_->queue->Idle(); }

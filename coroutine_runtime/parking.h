@@ -20,9 +20,9 @@
 // marker that the device has is passed on even by a parked queue, before its parked work: a point
 // that the device has reached or will reach depends on nothing that is parked.
 //
-// Some work cannot be kept: launches of graphs, markers that other sessions see, and more than
-// kMaxBytes of a session. Then the queue passes on all that it keeps, the waits included, as if it
-// had never been parked.
+// A graph must not change while a launch of it is kept. So before a change, and wherever a session
+// keeps more than kMaxBytes, a queue passes on what it keeps, the waits included, as if it had never
+// been parked.
 //
 // Errors of parked work come when it is passed on. The session's next operation returns the first
 // one (error()).
@@ -39,6 +39,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/executor.h"
@@ -70,8 +71,17 @@ class Parking {
   // more to `fence`. The fence outlives the session's work.
   absl::Status WaitForClient(Queue& queue, AddressSpace& space, const std::atomic<uint64_t>* fence,
                              uint64_t value);
-  // Passes all parked work of the queue on to the device.
-  absl::Status Submit(Queue& queue);
+  // The same for a fence that another session stores, which need not be registered with `space`.
+  absl::Status WaitForOthers(Queue& queue, AddressSpace& space,
+                             std::shared_ptr<const std::atomic<uint64_t>> fence, uint64_t value);
+  // Whether the queue, which this object has opened, keeps work.
+  static bool Keeps(const Queue& queue);
+  // Passes on all that the queue keeps.
+  void Submit(Queue& queue);
+  // Passes on what was kept up to the recording for which the marker stands.
+  void Submit(const Marker& marker);
+  // Passes on what was kept up to the last launch of the graph, which is about to change or to end.
+  void Submit(const Graph& graph);
   // Passes all parked work on, and keeps none from now on. Call it when the session has ended, after
   // AddressSpace::Abandon(): the spaces wait for nothing any more.
   void Abandon();
@@ -97,6 +107,7 @@ class Parking {
     bool watched = false;  // a task waits for the fence or the word
     std::shared_ptr<Point> point;
     std::function<absl::Status()> work;
+    const Graph* graph = nullptr;  // that the work launches
     AddressSpace* space = nullptr;
     size_t bytes = 0;
   };
@@ -108,6 +119,9 @@ class Parking {
   };
 
   static Task<void> Watch(Parking* self, const std::atomic<uint64_t>* fence, uint64_t value);
+  // Signals `own` when the fence of another session is reached.
+  static Task<void> WatchOthers(Parking* self, std::shared_ptr<const std::atomic<uint64_t>> fence,
+                                uint64_t value, FenceLease own);
   // Reads the word behind the earlier work of the lane until it ends the wait.
   static Task<void> WatchWord(Parking* self, std::shared_ptr<Lane> lane, AddressSpace* space,
                               std::shared_ptr<Word> word);
@@ -116,8 +130,9 @@ class Parking {
   // Passes on what waits for nothing any more, and watches the fences for which the rest waits.
   void Pump();
   bool PumpOnce();
-  // Passes the lane's work on, up to the point if there is one, whatever it waits for.
-  void SubmitUntil(Lane& lane, const Point* point);
+  // Passes the lane's work on, whatever it waits for, until there is none or it is enough.
+  void SubmitUntil(Lane& lane, absl::FunctionRef<bool()> enough);
+  FencePool& FencesOf(AddressSpace& space);
   // Removes the first item, which there is, from the lane.
   Item Take(Lane& lane);
   void Run(Lane& lane, Item item);
@@ -126,8 +141,9 @@ class Parking {
 
   Executor& executor_;
   size_t max_bytes_;
-  std::map<AddressSpace*, FencePool> fences_;  // for reading words; end after the spaces
-  std::vector<std::shared_ptr<Lane>> lanes_;   // those with items
+  // For reading words and for waits of other sessions; end after the spaces.
+  std::map<AddressSpace*, FencePool> fences_;
+  std::vector<std::shared_ptr<Lane>> lanes_;  // those with items
   size_t bytes_ = 0;
   uint64_t passed_on_ = 0;
   bool pumping_ = false, again_ = false;  // Pump() is at work, and was called again meanwhile

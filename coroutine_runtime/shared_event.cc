@@ -11,39 +11,41 @@ absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvent::Create(Device& device)
   return std::shared_ptr<SharedEvent>(new SharedEvent(device, std::move(marker)));
 }
 
-absl::Status SharedEvent::Record(Queue& queue, bool urgent, uint64_t* number) {
+absl::StatusOr<std::shared_ptr<SharedRecording>> SharedEvent::Record(Queue& queue, bool urgent) {
+  auto recording = std::make_shared<SharedRecording>(urgent, /*marked=*/true);
   const MutexLock lock(&mutex_);
   DETSHARE_RETURN_IF_ERROR(queue.Record(*marker_));
-  recorded_urgent_ = urgent;
-  *number = recorded_.load(std::memory_order_relaxed) + 1;
-  recorded_.store(*number, std::memory_order_release);
-  return absl::OkStatus();
+  last_ = recording;
+  return recording;
 }
 
-void SharedEvent::Reach(uint64_t number) {
-  uint64_t seen = reached_.load(std::memory_order_relaxed);
-  while (seen < number && !reached_.compare_exchange_weak(seen, number, std::memory_order_release,
-                                                          std::memory_order_relaxed)) {
-  }
-}
-
-bool SharedEvent::RecordedUrgent() {
+std::shared_ptr<SharedRecording> SharedEvent::RecordKept(bool urgent) {
+  auto recording = std::make_shared<SharedRecording>(urgent, /*marked=*/false);
   const MutexLock lock(&mutex_);
-  return recorded_urgent_;
+  last_ = recording;
+  return recording;
+}
+
+std::shared_ptr<SharedRecording> SharedEvent::last() {
+  const MutexLock lock(&mutex_);
+  return last_;
+}
+
+absl::StatusOr<std::shared_ptr<SharedRecording>> SharedEvent::Wait(Queue& queue) {
+  const MutexLock lock(&mutex_);
+  if (last_ != nullptr && last_->marked()) {
+    DETSHARE_RETURN_IF_ERROR(queue.Wait(*marker_));
+  }
+  return last_;
 }
 
 absl::StatusOr<bool> SharedEvent::Complete() {
   const MutexLock lock(&mutex_);
-  const uint64_t last = recorded();
-  if (reached_.load(std::memory_order_acquire) >= last) return true;
+  if (last_ == nullptr || last_->complete()) return true;
+  if (!last_->marked()) return false;
   const absl::StatusOr<bool> reached = device_.Reached(*marker_);
-  if (reached.ok() && *reached) Reach(last);
+  if (reached.ok() && *reached) last_->Reach();
   return reached;
-}
-
-absl::Status SharedEvent::Wait(Queue& queue) {
-  const MutexLock lock(&mutex_);
-  return recorded_.load(std::memory_order_relaxed) == 0 ? absl::OkStatus() : queue.Wait(*marker_);
 }
 
 }  // namespace detshare

@@ -1,12 +1,10 @@
-// An event that several sessions record and wait for. It has one marker of the device, a count of
-// recordings, and the highest recording that is reached.
+// An event that several sessions record and wait for. Its state is that of its last recording by any
+// session.
 //
-//     Record (any session):  marker moves, number = ++recorded
-//     when the work before it is complete:  reached = max(reached, number)
-//     Complete:  reached >= recorded: the state is that of the last recording
-//
-// The recording session reports a reached recording as soon as it checks. A session whose stream
-// has waited may ask before that, so Complete also asks the device.
+// If the device has the point of a recording, the event's marker stands for it until the next
+// recording, and queues wait for the marker. If the daemon keeps the work before the point (parking.h),
+// the device does not have it yet. Then other sessions wait until the recording session reports that
+// the point is reached.
 //
 // Lifetime: ends with its last user, before its device. Threading: any thread.
 #pragma once
@@ -22,28 +20,46 @@
 
 namespace detshare {
 
+class SharedRecording {
+ public:
+  SharedRecording(bool urgent, bool marked) : urgent_(urgent), marked_(marked) {}
+
+  // Whether the work before the recording is in the urgent time-slice group.
+  bool urgent() const { return urgent_; }
+  // Whether the event's marker stood for it from the beginning.
+  bool marked() const { return marked_; }
+  // The point is reached, or lost with the recording session. That session calls this as soon as it
+  // sees it.
+  void Reach() { reached_.store(1, std::memory_order_release); }
+  // 1 after Reach(), so it can be waited for as a fence. Release: the work before the recording
+  // happened before.
+  const std::atomic<uint64_t>& reached() const { return reached_; }
+  bool complete() const { return reached_.load(std::memory_order_acquire) != 0; }
+
+ private:
+  const bool urgent_, marked_;
+  std::atomic<uint64_t> reached_{0};
+};
+
 class SharedEvent {
  public:
   static absl::StatusOr<std::shared_ptr<SharedEvent>> Create(Device& device);
 
   Device& device() const { return device_; }
 
-  // Records the marker at this point of `queue`, which is of the event's device. `urgent`: the queue is
-  // of the urgent time-slice group. The recording session reports when the point is reached, or lost
-  // with the session.
-  absl::Status Record(Queue& queue, bool urgent, uint64_t* number);
-  void Reach(uint64_t number);
-  // Blocks `queue`, of any device of the backend, until the last recording's point. No wait if
-  // there is no recording.
-  absl::Status Wait(Queue& queue);
-
-  // The number of the last recording (0 if there is none), and the highest number that is reached,
-  // which can be waited for as a fence. Release: the work before the recording happened before.
-  uint64_t recorded() const { return recorded_.load(std::memory_order_acquire); }
-  const std::atomic<uint64_t>& reached() const { return reached_; }
-  // Whether the last recording is of urgent work. True if there is none.
-  bool RecordedUrgent();
-  // Whether the last recording is complete, or there is none. Errors are the device's.
+  // Records the event at this point of `queue`, which is of the event's device. `urgent`: the queue is
+  // of the urgent time-slice group.
+  absl::StatusOr<std::shared_ptr<SharedRecording>> Record(Queue& queue, bool urgent);
+  // Records the event at a point that the device does not have yet.
+  std::shared_ptr<SharedRecording> RecordKept(bool urgent);
+  // The last recording; null if there is none.
+  std::shared_ptr<SharedRecording> last();
+  // Blocks `queue`, of any device of the backend, until the last recording's point, if the device has
+  // it. Returns that recording; null if there is none. If it is not marked(), the caller has to wait
+  // for reached().
+  absl::StatusOr<std::shared_ptr<SharedRecording>> Wait(Queue& queue);
+  // Whether the last recording is complete, or there is none. Asks the device, because a session whose
+  // stream has waited may ask before the recording session has looked. Errors are the device's.
   absl::StatusOr<bool> Complete();
 
  private:
@@ -53,9 +69,7 @@ class SharedEvent {
   Device& device_;
   Mutex mutex_;  // makes a recording one step for waiting sessions
   const std::unique_ptr<Marker> marker_;
-  bool recorded_urgent_ ABSL_GUARDED_BY(mutex_) = true;
-  std::atomic<uint64_t> recorded_{0};  // changed under mutex_
-  std::atomic<uint64_t> reached_{0};
+  std::shared_ptr<SharedRecording> last_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare

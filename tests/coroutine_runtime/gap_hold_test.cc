@@ -156,18 +156,16 @@ TEST_CASE_METHOD(UrgentSession, "A session that waits for ordinary work of anoth
   Request(50);
   const std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
   const std::unique_ptr<Queue> queue = *device.whole().CreateQueue(0);
-  uint64_t number = 0;
-  REQUIRE(event->Record(*queue, /*urgent=*/true, &number).ok());
-  binding.Await(event);
+  binding.Await(*event->Record(*queue, /*urgent=*/true));
   Launch(1'000);
   CHECK(device.held_for.has_value());
-  REQUIRE(event->Record(*queue, /*urgent=*/false, &number).ok());
-  binding.Await(event);
+  const std::shared_ptr<SharedRecording> ordinary = *event->Record(*queue, /*urgent=*/false);
+  binding.Await(ordinary);
   hold.Watch();
   CHECK_FALSE(device.held_for.has_value());
   Launch(1'000);
   CHECK_FALSE(device.held_for.has_value());
-  event->Reach(number);
+  ordinary->Reach();
   Launch(1'000);
   CHECK(device.held_for.has_value());
 }

@@ -99,40 +99,89 @@ TEST_CASE("Memory is idle when the work of all its users is complete") {
   CHECK(here);
 }
 
-TEST_CASE("A shared event stands for its last recording by any session") {
-  Executor executor([] {});
+struct SharedEventFixture {
+  Executor executor{[] {}};
   FakeDevice device;
   Parking parking{executor};
-  OnDevice one(device, parking), other(device, parking);
-  const std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
+  OnDevice one{device, parking}, other{device, parking};
+  std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
+
+  // Fills that the device has got.
+  size_t Fills() const { return device.operations.size(); }
+};
+
+TEST_CASE_METHOD(SharedEventFixture,
+                 "A shared event stands for its last recording by any session") {
   CHECK(*event->Complete());
-  CHECK(other.coroutine->WaitShared(1, event).ok());
+  CHECK(event->last() == nullptr);
+  CHECK(other.coroutine->WaitShared(1, *event).ok());
   CHECK(device.operations[other.Fill()].before.empty());
 
   const int64_t first = one.Fill();
-  uint64_t early = 0, late = 0;
-  REQUIRE(one.coroutine->RecordShared(*event, 1, &early).ok());
+  const std::shared_ptr<SharedRecording> early = *one.coroutine->RecordShared(*event, 1);
   CHECK_FALSE(*event->Complete());
-  REQUIRE(other.coroutine->WaitShared(1, event).ok());
+  REQUIRE(other.coroutine->WaitShared(1, *event).ok());
   const int64_t second = other.Fill();
   CHECK(device.operations[second].before.contains(first));
-  REQUIRE(other.coroutine->RecordShared(*event, 1, &late).ok());
-  CHECK(late > early);
-  event->Reach(early);
+  const std::shared_ptr<SharedRecording> late = *other.coroutine->RecordShared(*event, 1);
+  CHECK(event->last() == late);
+  early->Reach();
   CHECK_FALSE(*event->Complete());
-  event->Reach(late);
-  CHECK(*event->Complete());
-  // A late signal does not undo it.
-  event->Reach(early);
+  late->Reach();
   CHECK(*event->Complete());
 
   // The device knows that the event is reached before the session that recorded it has looked.
   one.Fill();
-  REQUIRE(one.coroutine->RecordShared(*event, 1, &late).ok());
+  const std::shared_ptr<SharedRecording> last = *one.coroutine->RecordShared(*event, 1);
   CHECK_FALSE(*event->Complete());
   device.RunAll();
   CHECK(*event->Complete());
-  CHECK(event->reached() == late);
+  CHECK(last->complete());
+}
+
+TEST_CASE_METHOD(SharedEventFixture,
+                 "A session waits in the daemon for a recording that the device does not have") {
+  std::atomic<uint64_t> go{0};
+  REQUIRE(one.coroutine->WaitFence(1, &go, 1).ok());
+  REQUIRE(one.coroutine->Fill(1, SomeFill()).ok());
+  const std::shared_ptr<SharedRecording> recording = *one.coroutine->RecordShared(*event, 1);
+  CHECK_FALSE(recording->marked());
+  REQUIRE(other.coroutine->WaitShared(1, *event).ok());
+  REQUIRE(other.coroutine->Fill(1, SomeFill()).ok());
+  device.RunAll();
+  executor.Poll();
+  CHECK(Fills() == 0);
+  CHECK_FALSE(*event->Complete());
+  SECTION("its work is done") {
+    go = 1;
+    executor.Poll();
+    CHECK(Fills() == 1);
+    device.RunAll();
+    executor.Poll();
+    CHECK(Fills() == 1);  // the recording session has not looked
+    recording->Reach();
+    executor.Poll();
+    CHECK(Fills() == 2);
+    CHECK(*event->Complete());
+    // Nothing waits any more.
+    REQUIRE(other.coroutine->WaitShared(1, *event).ok());
+    REQUIRE(other.coroutine->Fill(1, SomeFill()).ok());
+    CHECK(Fills() == 3);
+  }
+  SECTION("another recording does not end the wait") {
+    REQUIRE(other.coroutine->CreateStream(2, 1, {.non_blocking = true}).ok());
+    const std::shared_ptr<SharedRecording> later = *other.coroutine->RecordShared(*event, 2);
+    later->Reach();
+    executor.Poll();
+    CHECK(Fills() == 0);
+    CHECK(*event->Complete());
+    recording->Reach();  // it is lost with its session
+    executor.Poll();
+    CHECK(Fills() == 1);
+  }
+  go = 1;
+  executor.Poll();
+  device.RunAll();
 }
 
 }  // namespace

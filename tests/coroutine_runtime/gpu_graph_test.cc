@@ -179,6 +179,97 @@ TEST_CASE_METHOD(GpuGraphFixture,
   device.RunAll();
 }
 
+struct KeptLaunches : GpuGraphFixture {
+  // Stream 1 waits for the client, and a launch of the graph on it is kept.
+  void Keep(GraphDescription description) {
+    Make(std::move(description));
+    REQUIRE(coroutine->WaitFence(1, &fences[2], 1).ok());
+    REQUIRE(graph->Launch(1, std::vector<uint64_t>(graph->value_count(), 5)).ok());
+    device.RunAll();
+    executor.Poll();
+  }
+  size_t Launched() const { return device.operations.size(); }
+  void Open() {
+    fences[2] = 1;
+    executor.Poll();
+    device.RunAll();
+  }
+};
+
+TEST_CASE_METHOD(KeptLaunches, "Launches behind a wait for the client are kept until it is over") {
+  Keep(Chain());
+  CHECK(Launched() == 0);
+  CHECK(graph->Launch(1, {6, 6}).ok());
+  CHECK(Launched() == 0);
+  Open();
+  CHECK(Launched() == 2);
+  CHECK(device.graph_values == std::vector<uint64_t>{6, 6});
+  fences[1] = 6;
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(KeptLaunches,
+                 "Kept launches go to the device before their graph changes or ends") {
+  Keep(Single());
+  SECTION("a node changes") { REQUIRE(graph->Replace({0, 0}, Kernel(7)).ok()); }
+  SECTION("it becomes another") {
+    GraphDescription next = Single();
+    next.graphs[0].nodes[0] = Kernel(9);
+    REQUIRE(graph->Become(next).result == GpuGraph::UpdateResult::kSuccess);
+  }
+  SECTION("it ends") { graph.reset(); }
+  CHECK(Launched() == 1);
+  Open();
+  CHECK(Launched() == 1);
+}
+
+TEST_CASE_METHOD(KeptLaunches,
+                 "A launch on another stream comes after kept launches of the graph") {
+  Keep(Single());
+  REQUIRE(graph->Launch(2, {}).ok());
+  Open();
+  REQUIRE(Launched() == 2);
+  CHECK(Before(1).contains(0));
+}
+
+TEST_CASE_METHOD(KeptLaunches,
+                 "A launch that may be refused, or that records an event, is not kept") {
+  GraphDescription description = Single();
+  SECTION("it needs several SMs at once") {
+    GraphNode node = Kernel(8);
+    std::get<KernelStep>(node.step).shape.cooperative = true;
+    device.cooperative_limit = 1;
+    description.graphs[0].nodes[0] = node;
+  }
+  SECTION("it records an event") {
+    REQUIRE(coroutine->CreateEvent(1, 7, /*timed=*/false).ok());
+    bool* recorded = nullptr;
+    std::shared_ptr<Marker> marker = *coroutine->ShareEvent(1, &recorded);
+    description.graphs[0].nodes.push_back({RecordStep{marker, recorded}});
+  }
+  Keep(std::move(description));
+  CHECK(Launched() == 1);
+  Open();
+}
+
+TEST_CASE_METHOD(KeptLaunches, "A graph waits for the recording of an event that is kept") {
+  REQUIRE(coroutine->CreateEvent(1, 7, /*timed=*/false).ok());
+  REQUIRE(coroutine->WaitFence(2, &fences[2], 1).ok());
+  REQUIRE(graph == nullptr);
+  Make(Single());
+  REQUIRE(graph->Launch(2, {}).ok());
+  REQUIRE(coroutine->RecordEvent(1, 2, nullptr, 0).ok());
+  CHECK(Launched() == 0);
+  bool* recorded = nullptr;
+  GraphDescription waiting = Single();
+  waiting.graphs[0].nodes.push_back({WaitMarkerStep{*coroutine->ShareEvent(1, &recorded)}});
+  GraphPlace refused;
+  const std::unique_ptr<GpuGraph> second = *GpuGraph::Create(*coroutine, waiting, &refused);
+  REQUIRE(second->Launch(3, {}).ok());
+  REQUIRE(Launched() == 2);  // the device has the recording before the launch that waits for it
+  Open();
+}
+
 TEST_CASE_METHOD(GpuGraphFixture, "A new stream with a used id is a different stream") {
   Make(Single());
   Launch(1);

@@ -23,22 +23,23 @@ constexpr uint32_t kInterprocess = 4;   // CU_EVENT_INTERPROCESS
 // one waiting task.
 constexpr size_t kMaxRecordings = 1 << 16;
 
-// Marks a recording as reached when it is destroyed, even if the session's work is lost.
-class Recording {
+// Reports that a recording is reached when it is destroyed, even if the session's work is lost.
+class OwnRecording {
  public:
-  Recording(std::shared_ptr<SharedEvent> event, uint64_t number)
-      : event_(std::move(event)), number_(number) {}
-  Recording(Recording&&) = default;
-  ~Recording() {
-    if (event_ != nullptr) event_->Reach(number_);
+  // `event` has the recording.
+  OwnRecording(std::shared_ptr<SharedEvent> event, std::shared_ptr<SharedRecording> recording)
+      : event_(std::move(event)), recording_(std::move(recording)) {}
+  OwnRecording(OwnRecording&&) = default;
+  ~OwnRecording() {
+    if (recording_ != nullptr) recording_->Reach();
   }
 
  private:
   std::shared_ptr<SharedEvent> event_;
-  const uint64_t number_;
+  std::shared_ptr<SharedRecording> recording_;
 };
 
-Task<void> AwaitRecording(Session& session, Recording recording, FencePoint point) {
+Task<void> AwaitRecording(Session& session, OwnRecording, FencePoint point) {
   if (!point.reached()) (void)co_await session.executor().Reached(point.fence, point.value);
 }
 
@@ -47,10 +48,10 @@ absl::Status RecordShared(Session& session, std::shared_ptr<SharedEvent> event, 
     return CudaError(kCudaErrorInvalidHandle, "an event of another device");
   if (session.executor().waiting() >= kMaxRecordings)
     return CudaError(kCudaErrorOutOfMemory, "too many recordings of interprocess events");
-  uint64_t number = 0;
   GpuCoroutine& coroutine = *session.device().coroutine;
-  DETSHARE_RETURN_IF_ERROR(coroutine.RecordShared(*event, stream, &number));
-  Recording recording(std::move(event), number);
+  DETSHARE_ASSIGN_OR_RETURN(std::shared_ptr<SharedRecording> recorded,
+                            coroutine.RecordShared(*event, stream));
+  OwnRecording recording(std::move(event), std::move(recorded));
   DETSHARE_ASSIGN_OR_RETURN(const FencePoint point, coroutine.Point(stream));
   session.executor().Spawn(AwaitRecording(session, std::move(recording), point));
   return absl::OkStatus();
@@ -62,8 +63,10 @@ Task<void> ReplyWhenReached(Session& session, std::shared_ptr<SharedEvent> event
     reply.Send(complete.status());
     co_return;
   }
-  if (!*complete)
-    (void)co_await session.executor().ReachedByOthers(&event->reached(), event->recorded());
+  if (!*complete) {
+    const std::shared_ptr<SharedRecording> last = event->last();
+    (void)co_await session.executor().ReachedByOthers(&last->reached(), 1);
+  }
   reply.Send(absl::OkStatus());
 }
 

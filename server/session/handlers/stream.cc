@@ -69,7 +69,7 @@ void cuStreamSynchronize(Session& session, const wire::cuStreamSynchronize& args
 void cuStreamWaitEvent(Session& session, const wire::cuStreamWaitEvent& args, Payload,
                        Reply& reply) {
   if (const std::shared_ptr<SharedEvent> shared = session.contexts().FindSharedEvent(args.event))
-    return reply.Send(session.device().coroutine->WaitShared(args.stream, shared));
+    return reply.Send(session.device().coroutine->WaitShared(args.stream, *shared));
   const SessionDevice* const owner = session.contexts().DeviceOfEvent(args.event);
   if (owner == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such event"));
   reply.Send(session.device().coroutine->WaitEventOf(*owner->coroutine, args.stream, args.event));
