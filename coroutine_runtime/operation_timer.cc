@@ -106,7 +106,8 @@ void OperationTimer::NoteTime(const Sample& sample, Nanoseconds time) {
   SchedEntity& entity = *binding_.entity();
   if (sample.event.name != 0) TraceOperation(sample, time);
   entity.NoteTime(time);
-  if (sample.operation != nullptr) {
+  // A kernel that waits for its client took as long as the client had to wait for its turn.
+  if (sample.operation != nullptr && !entity.MayHaveAwaitedPass()) {
     sample.operation->Add(sample.size_class, time, sample.contended || entity.contended());
   }
 }

@@ -192,6 +192,7 @@ bool SchedEntity::Throttle() {
   }
   if (now - throttled_since_ < Current().max_throttle || !MayEnter()) return false;
   pass_ = true;
+  last_pass_ = now;
   Add<uint64_t>(figures_.passes, 1);
   EndThrottle();
   return true;

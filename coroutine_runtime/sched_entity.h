@@ -244,6 +244,11 @@ class alignas(64) SchedEntity {
     figures_.bound_time.store(static_cast<Nanoseconds>(bound_time_), std::memory_order_relaxed);
     figures_.memory_bound.store(bound_time_ / known_time_, std::memory_order_relaxed);
   }
+  // Whether work that has just ended may have waited for an operation that passed the limits: the
+  // client goes on with the result of that operation, and ends the wait.
+  bool MayHaveAwaitedPass() const {
+    return last_pass_ != 0 && clock_.NowNanoseconds() - last_pass_ < kPassEffect;
+  }
   // Adds the duration of an operation on the device.
   void NoteTime(Nanoseconds time) { timed_.Add(time); }
   // A started operation that was counted, and then as completed because its submission waits, is about
@@ -347,6 +352,7 @@ class alignas(64) SchedEntity {
   static constexpr Nanoseconds kStarved = 100 * policy::kMillisecond;
   static constexpr Nanoseconds kStarvedAgain = 25 * policy::kMillisecond;
   static constexpr double kLate = 4;
+  static constexpr Nanoseconds kPassEffect = 25 * policy::kMillisecond;
   static constexpr Nanoseconds kRequestPause = policy::kMillisecond;
   static constexpr uint32_t kManyOperations = 8;
 
@@ -372,7 +378,8 @@ class alignas(64) SchedEntity {
   TokenClock tokens_;
   Nanoseconds throttled_since_ = 0;  // 0: not throttled
   Cause throttled_by_ = Cause::kWindow;
-  bool pass_ = false;  // one operation may pass, whatever the limits say
+  bool pass_ = false;          // one operation may pass, whatever the limits say
+  Nanoseconds last_pass_ = 0;  // when it was last so; 0: never
   // Whether it is counted in board_.turns, and for which group. It is counted from the call that
   // lets it submit work until that work is complete.
   bool wants_turn_ = false;  // the session has a record, or work in the hardware

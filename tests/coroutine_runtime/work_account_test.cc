@@ -264,6 +264,30 @@ TEST_CASE_METHOD(Followed, "An operation beside which others began to work gives
   CHECK(time_of(200, SchedBoard::One(5)) < 0);  // a bound is negative
 }
 
+TEST_CASE_METHOD(Followed,
+                 "The time of a kernel that may have waited for its client is not learned") {
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  SchedEntity::Assignment assignment = entity.assignment();
+  assignment.idle.window = assignment.contended.window = assignment.tail.window = 0;
+  assignment.idle.max_throttle = assignment.contended.max_throttle = assignment.tail.max_throttle =
+      100 * policy::kMillisecond;
+  entity.Publish(assignment);
+  clock.Advance(policy::kSecond);
+  REQUIRE_FALSE(entity.MayRun());
+  REQUIRE_FALSE(entity.Throttle());
+  clock.Advance(100 * policy::kMillisecond);
+  REQUIRE(entity.Throttle());
+  // The kernel ends soon after an operation passed, or long after that.
+  const policy::Nanoseconds after = GENERATE(1, 500) * policy::kMillisecond;
+  clock.Advance(after);
+  device.RunAll();
+  for (int i = 0; i < 2; ++i) {
+    coroutine->WatchWork(/*pause=*/true);
+    device.RunAll();
+  }
+  CHECK(durations.Records().empty() == (after == policy::kMillisecond));
+}
+
 TEST_CASE_METHOD(Followed, "A call that waits for other sessions gives up the turn") {
   SchedEntity::Assignment assignment = entity.assignment();
   assignment.takes_turns = assignment.shares_device = true;
