@@ -75,16 +75,24 @@ std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> EngineCalls::Ask(
 namespace {
 
 absl::Status ErrorOf(const EngineInfo& engine, const absl::Status& status) {
+  // To a client, DeadlineExceeded would mean that the supervisor does not reply.
+  if (absl::IsDeadlineExceeded(status))
+    return absl::AbortedError(
+        absl::StrCat("the engine of isolation group ", engine.group, " does not reply"));
   return {status.code(), absl::StrCat("the engine of isolation group ", engine.group, ": ",
                                       std::string(status.message()))};
 }
 
 template <typename Reply>
-absl::Status FirstError(const std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>>& replies) {
+absl::StatusOr<bool> HaveAll(
+    const std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>>& replies) {
+  bool all = true;
   for (const auto& [engine, reply] : replies) {
-    if (!reply.ok()) return ErrorOf(engine, reply.status());
+    if (reply.ok()) continue;
+    if (!absl::IsUnavailable(reply.status())) return ErrorOf(engine, reply.status());
+    all = false;
   }
-  return absl::OkStatus();
+  return all;
 }
 
 }  // namespace
@@ -102,16 +110,16 @@ std::vector<EngineCalls::Reply> EngineCalls::AskStatus() {
   return replies;
 }
 
-absl::Status EngineCalls::SetPolicy(const proto::PolicySetting& setting) {
-  return FirstError(Ask<proto::PolicySetting>(
+absl::StatusOr<bool> EngineCalls::SetPolicy(const proto::PolicySetting& setting) {
+  return HaveAll(Ask<proto::PolicySetting>(
       engines_.All(), [&setting](const EngineInfo&, proto::Admin::Stub& stub, auto* context,
                                  auto* reply, auto done) {
         stub.async()->SetPolicy(context, &setting, reply, std::move(done));
       }));
 }
 
-absl::Status EngineCalls::SetTenant(const proto::TenantSetting& setting) {
-  return FirstError(Ask<proto::TenantSetting>(
+absl::StatusOr<bool> EngineCalls::SetTenant(const proto::TenantSetting& setting) {
+  return HaveAll(Ask<proto::TenantSetting>(
       engines_.All(), [&setting](const EngineInfo&, proto::Admin::Stub& stub, auto* context,
                                  auto* reply, auto done) {
         stub.async()->SetTenant(context, &setting, reply, std::move(done));

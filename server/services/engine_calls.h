@@ -42,10 +42,11 @@ class EngineCalls {
   std::vector<Reply> AskStatus();
   // Ends sessions of the engine: all of the request's, or none.
   absl::Status End(const EngineInfo& engine, const proto::EndSessionsRequest& request);
-  // Changes the settings of all engines. Returns the first error of an engine that refuses them or
-  // does not reply, and names it; other engines may have changed theirs.
-  absl::Status SetPolicy(const proto::PolicySetting& setting);
-  absl::Status SetTenant(const proto::TenantSetting& setting);
+  // Changes the settings of all engines. Returns false if an engine does not listen, because it begins
+  // or ends. Returns the first error of an engine that refuses the settings or does not reply
+  // (Aborted), and names it; other engines may have changed theirs.
+  absl::StatusOr<bool> SetPolicy(const proto::PolicySetting& setting);
+  absl::StatusOr<bool> SetTenant(const proto::TenantSetting& setting);
   // The traces that engines take, by the engines' processes.
   struct Trace {
     uint64_t number = 0;  // 0: the engine has not said

@@ -142,6 +142,11 @@ grpc::ServerUnaryReactor* SupervisorService::GetTenants(grpc::CallbackServerCont
   return FinishUnary(context, absl::OkStatus());
 }
 
+absl::Status SupervisorService::InForce(const absl::StatusOr<bool>& everywhere) {
+  if (!everywhere.ok() || !*everywhere) settings_changed_();
+  return everywhere.status();
+}
+
 grpc::ServerUnaryReactor* SupervisorService::SetPolicy(grpc::CallbackServerContext* context,
                                                        const proto::PolicySetting* setting,
                                                        proto::PolicySetting* in_force) {
@@ -154,7 +159,7 @@ grpc::ServerUnaryReactor* SupervisorService::SetPolicy(grpc::CallbackServerConte
   return Finish(context, [this, setting, in_force, peer = *peer]() -> absl::Status {
     // Engines that begin from here on have the new policy.
     DETSHARE_RETURN_IF_ERROR(settings_.SetPolicy(*setting));
-    DETSHARE_RETURN_IF_ERROR(engines_.SetPolicy(*setting));
+    DETSHARE_RETURN_IF_ERROR(InForce(engines_.SetPolicy(*setting)));
     *in_force = settings_.current().policy();
     LogInfo("policy ", TextOf(*setting), " is in force (", Who(peer), ")");
     events_.Add(EventBy(peer, DaemonEvent::Kind::kPolicy, "", TextOf(*setting)));
@@ -171,7 +176,7 @@ grpc::ServerUnaryReactor* SupervisorService::SetTenant(grpc::CallbackServerConte
     return FinishUnary(context, allowed);
   return Finish(context, [this, setting, in_force, peer = *peer]() -> absl::Status {
     DETSHARE_ASSIGN_OR_RETURN(*in_force, settings_.SetTenant(*setting));
-    DETSHARE_RETURN_IF_ERROR(engines_.SetTenant(*setting));
+    DETSHARE_RETURN_IF_ERROR(InForce(engines_.SetTenant(*setting)));
     LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", Who(peer), ")");
     events_.Add(
         EventBy(peer, DaemonEvent::Kind::kTenant, in_force->name(), setting->ShortDebugString()));

@@ -1,5 +1,6 @@
 // Which programs share an engine, and what the end of an engine does to others.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -194,6 +195,30 @@ TEST_CASE("Settings hold for the engines that run and for those that begin later
   CHECK_FALSE(stub->SetPolicy(&third, policy, &in_force).ok());
   CHECK(StatusOf(*before).policy() == "whole");
   CHECK(StatusOf(admin).policy() == "whole");
+}
+
+TEST_CASE("An engine that cannot be asked takes over settings as soon as it can") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto program = Program(daemon, "chat");
+  REQUIRE(program->Open());
+  TestClient admin(daemon.socket());
+  const auto stub = AdminOf(admin);
+  const proto::Status status = StatusOf(admin);
+  grpc::ClientContext context;
+  proto::PolicySetting policy, in_force;
+  policy.set_name("whole");
+  SECTION("it does not listen, like one that begins: no error") {
+    std::filesystem::remove(status.engines(0).socket());
+    CHECK(stub->SetPolicy(&context, policy, &in_force).ok());
+  }
+  SECTION("it does not reply: the error names it") {
+    Freeze(status.engines(0).pid());
+    const grpc::Status silent = stub->SetPolicy(&context, policy, &in_force);
+    kill(status.engines(0).pid(), SIGCONT);
+    CHECK(silent.error_code() == grpc::StatusCode::ABORTED);
+    CHECK(silent.error_message() == "the engine of isolation group chat does not reply");
+  }
+  CHECK(Eventually([&] { return StatusOf(*program).policy() == "whole"; }));
 }
 
 proto::TraceChunk Fetch(TestClient& admin, uint64_t trace, bool last) {
