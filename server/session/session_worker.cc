@@ -94,12 +94,13 @@ inline void CpuRelax() {
 
 // Returns how long a worker polls after its last work. `awaited`: the client waits for each result. Such
 // a worker polls also while all CPUs are busy. If it slept then, the client's p99 would be higher, even
-// with a raised priority for the worker (docs/performance.md, Allocations).
+// with a raised priority for the worker (docs/performance.md, Allocations). Others poll then only until
+// the client has paused: a shorter gap between two operations does not end a turn.
 microseconds SpinTime(microseconds usual, bool awaited, SteadyClock::time_point now) {
   if (usual.count() == 0) return usual;
   if (awaited) return kAwaitedSpin;
   const bool full = CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
-  return full ? microseconds(0) : usual;
+  return full ? std::min(usual, kSubmissionPause) : usual;
 }
 
 }  // namespace
@@ -303,8 +304,9 @@ void SessionWorker::Loop(SessionDriver& driver) {
       session.region().header()->awaited.store(awaited ? 1 : 0, std::memory_order_relaxed);
     }
     const microseconds spin = SpinTime(usual_spin, awaited, now);
+    const bool polls = spin > kSubmissionPause;
     if (done.throttled) {
-      if (spin.count() > 0 && idle < kThrottledSpin) {
+      if (polls && idle < kThrottledSpin) {
         CpuRelax();
       } else {
         std::this_thread::sleep_for(kThrottledSleep);
@@ -316,7 +318,7 @@ void SessionWorker::Loop(SessionDriver& driver) {
       continue;
     }
     if (idle >= kSubmissionPause || idle >= spin) driver.WatchWork(/*pause=*/true);
-    if (idle < spin || (spin.count() > 0 && driver.watching_work() && driver.others_throttled())) {
+    if (idle < spin || (polls && driver.watching_work() && driver.others_throttled())) {
       CpuRelax();
       continue;
     }
