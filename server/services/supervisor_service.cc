@@ -43,7 +43,9 @@ proto::EngineStatus Silent(const EngineInfo& engine, const absl::Status& why) {
   status.set_pid(engine.pid);
   status.set_sessions(SessionsIn(engine.directory));
   status.set_socket(EngineSocket(engine.directory));
-  status.set_problem(std::string(why.message()));
+  status.set_problem(absl::IsUnavailable(why)        ? "it begins or ends"
+                     : absl::IsDeadlineExceeded(why) ? "it does not reply"
+                                                     : std::string(why.message()));
   return status;
 }
 

@@ -209,6 +209,7 @@ TEST_CASE("An engine that cannot be asked takes over settings as soon as it can"
   policy.set_name("whole");
   SECTION("it does not listen, like one that begins: no error") {
     std::filesystem::remove(status.engines(0).socket());
+    CHECK(StatusOf(admin).engines(0).problem() == "it begins or ends");
     CHECK(stub->SetPolicy(&context, policy, &in_force).ok());
   }
   SECTION("it does not reply: the error names it") {
