@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -14,11 +16,14 @@ namespace {
 enum class Role { kA, kB, kAccumulator };
 
 // Calls f(register, element, first) for each register of a wmma fragment. The lanes have elements
-// `first`, `first` + 1 and so on of a row-major matrix. A fragment may hold its matrix several times.
+// `first`, `first` + 1 and so on of a row-major matrix. A fragment may hold its matrix several times;
+// `once`: only the first time counts.
 template <class F>
-void ForWmmaFragment(uint32_t matrix_elements, Type type, uint32_t registers, F f) {
+void ForWmmaFragment(uint32_t matrix_elements, Type type, uint32_t registers, bool once, F f) {
   const uint32_t per = ElementsPerRegister(type);
-  for (uint32_t slot = 0; slot < registers * per; ++slot)
+  const uint32_t slots =
+      once ? std::min(registers * per, matrix_elements / kLanes) : registers * per;
+  for (uint32_t slot = 0; slot < slots; ++slot)
     f(slot / per, slot % per, slot * kLanes % matrix_elements);
 }
 
@@ -57,9 +62,10 @@ void ReadFragment(const Context& c, const MatrixMath& math, const MatrixShape& s
   if (shape.wmma) {
     const uint32_t elements = (role == Role::kB ? shape.k : shape.m) *
                               static_cast<uint32_t>(role == Role::kA ? shape.k : shape.n);
-    ForWmmaFragment(elements, type, count, [&](uint32_t r, uint32_t j, uint32_t first) {
-      math.decode(type, c.Src<uint8_t>(registers[r]), j, matrix + first);
-    });
+    ForWmmaFragment(elements, type, count, /*once=*/true,
+                    [&](uint32_t r, uint32_t j, uint32_t first) {
+                      math.decode(type, c.Src<uint8_t>(registers[r]), j, matrix + first);
+                    });
     return;
   }
   double values[kLanes];
@@ -76,7 +82,7 @@ void WriteAccumulator(const Context& c, const MatrixMath& math, const MatrixShap
     math.encode(shape.d, values, j, shape.saturate, c.Dst<uint8_t>(registers[r]));
   };
   if (shape.wmma) {
-    ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.d, count,
+    ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.d, count, /*once=*/false,
                     [&](uint32_t r, uint32_t j, uint32_t first) { encode(matrix + first, r, j); });
     return;
   }
@@ -113,8 +119,8 @@ void ExecMma(Context& c, const Instr& in, uint32_t mask) {
 
 namespace {
 
-// Calls f(pointer, first, step) for each row or column of a matrix in memory; `first` and `step`
-// place its elements in a row-major matrix. Returns false after a fault.
+// Calls f(pointer, line, length) for each row or column of a matrix in memory. Returns false after a
+// fault.
 template <class F>
 bool ForLines(Context& c, const Instr& in, const MatrixShape& shape, uint32_t size, bool write,
               F f) {
@@ -135,50 +141,92 @@ bool ForLines(Context& c, const Instr& in, const MatrixShape& shape, uint32_t si
                  address, 0);
       return false;
     }
-    f(p, by_columns ? line : line * shape.n, by_columns ? shape.n : 1u, length);
+    f(p, line, length);
   }
   return true;
 }
+
+// The usual length is a constant for the compiler.
+template <class T>
+void CopyLine(void* to, const void* from, uint32_t length) {
+  if (length == 16) {
+    std::memcpy(to, from, 16 * sizeof(T));
+  } else {
+    std::memcpy(to, from, length * sizeof(T));
+  }
+}
+
+// Where memory has the elements of a row-major matrix whose lines lie there without gaps.
+class Places {
+ public:
+  explicit Places(const MatrixShape& shape)
+      : by_columns_(shape.saturate),
+        rows_(shape.m),
+        in_row_(shape.n - 1u),
+        row_bits_(static_cast<uint32_t>(std::countr_zero(shape.n))) {}
+  // Calls f(lane, place) for each lane, which has element `first` + lane.
+  template <class F>
+  void ForLanes(uint32_t first, F f) const {
+    if (by_columns_) {
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        const uint32_t element = first + lane;
+        f(lane, (element & in_row_) * rows_ + (element >> row_bits_));
+      }
+    } else {
+      for (uint32_t lane = 0; lane < kLanes; ++lane) f(lane, first + lane);
+    }
+  }
+
+ private:
+  const bool by_columns_;
+  const uint32_t rows_, in_row_, row_bits_;  // rows have a power of two of elements
+};
 
 // T: an element in memory. Lane: in a register.
 template <class T, class Lane>
 void LoadMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
   T matrix[kMaxMatrixSide * kMaxMatrixSide];
   const bool read = ForLines(c, in, shape, sizeof(T), false,
-                             [&](const uint8_t* p, uint32_t first, uint32_t step, uint32_t length) {
-                               T line[kMaxMatrixSide];
-                               std::memcpy(line, p, length * sizeof(T));
-                               for (uint32_t i = 0; i < length; ++i)
-                                 matrix[first + i * step] = line[i];
+                             [&](const uint8_t* p, uint32_t line, uint32_t length) {
+                               CopyLine<T>(matrix + line * length, p, length);
                              });
   if (!read) return;
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
-  ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.a, in.count,
-                  [&](uint32_t r, uint32_t j, uint32_t first) {
-                    Lane* const lanes = c.Dst<Lane>(registers[r]);
-                    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-                      const Lane value = Lane{matrix[first + lane]} << 8 * sizeof(T) * j;
-                      lanes[lane] = j == 0 ? value : lanes[lane] | value;
-                    }
-                  });
+  constexpr uint32_t kPer = sizeof(Lane) / sizeof(T);
+  const uint32_t distinct = uint32_t{shape.m} * shape.n / (kLanes * kPer);
+  const Places places(shape);
+  for (uint32_t r = 0; r < in.count; ++r) {
+    // A fragment may hold its matrix several times.
+    if (r >= distinct) {
+      std::memcpy(c.Dst<Lane>(registers[r]), c.Src<Lane>(registers[r - distinct]),
+                  kLanes * sizeof(Lane));
+      continue;
+    }
+    Lane words[kLanes] = {};
+    for (uint32_t j = 0; j < kPer; ++j) {
+      places.ForLanes((r * kPer + j) * kLanes, [&](uint32_t lane, uint32_t place) {
+        words[lane] |= Lane{matrix[place]} << 8 * sizeof(T) * j;
+      });
+    }
+    std::memcpy(c.Dst<Lane>(registers[r]), words, sizeof(words));
+  }
 }
 
 template <class T, class Lane>
 void StoreMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
   T matrix[kMaxMatrixSide * kMaxMatrixSide];
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
-  ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.a, in.count,
+  const Places places(shape);
+  ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.a, in.count, /*once=*/true,
                   [&](uint32_t r, uint32_t j, uint32_t first) {
                     const Lane* const lanes = c.Dst<Lane>(registers[r]);
-                    for (uint32_t lane = 0; lane < kLanes; ++lane)
-                      matrix[first + lane] = static_cast<T>(lanes[lane] >> 8 * sizeof(T) * j);
+                    places.ForLanes(first, [&](uint32_t lane, uint32_t place) {
+                      matrix[place] = static_cast<T>(lanes[lane] >> 8 * sizeof(T) * j);
+                    });
                   });
-  ForLines(c, in, shape, sizeof(T), true,
-           [&](uint8_t* p, uint32_t first, uint32_t step, uint32_t length) {
-             T line[kMaxMatrixSide];
-             for (uint32_t i = 0; i < length; ++i) line[i] = matrix[first + i * step];
-             std::memcpy(p, line, length * sizeof(T));
-           });
+  ForLines(c, in, shape, sizeof(T), true, [&](uint8_t* p, uint32_t line, uint32_t length) {
+    CopyLine<T>(p, matrix + line * length, length);
+  });
 }
 
 template <bool kStore>

@@ -13,7 +13,7 @@
 
 #ifdef DETSHARE_VECTOR_AVX2
 #define DETSHARE_VECTOR_ISA avx2
-#pragma GCC target("avx2,fma,bmi,bmi2,lzcnt,popcnt")
+#pragma GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
 #else
 #define DETSHARE_VECTOR_ISA base
 #endif

@@ -1,4 +1,6 @@
 // Matrix products and the conversions of their fragments.
+#include <immintrin.h>
+
 #include <algorithm>
 
 #include "server/backends/soft/ptx/matrix_math.h"
@@ -51,13 +53,30 @@ void DecodeLanes(const void* reg, double* values, F f) {
   for (uint32_t i = 0; i < kLanes; ++i) values[i] = f(lanes[i]);
 }
 
+// Converts half `j` of each word.
+void DecodeHalves(const void* reg, uint32_t j, double* values) {
+#ifdef DETSHARE_VECTOR_AVX2
+  const __m128i shift = _mm_cvtsi32_si128(16 * static_cast<int>(j));
+  for (uint32_t i = 0; i < kLanes; i += 8) {
+    const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(reg) + i / 8);
+    const __m256i halves =
+        _mm256_and_si256(_mm256_srl_epi32(words, shift), _mm256_set1_epi32(0xffff));
+    const __m256 floats = _mm256_cvtph_ps(
+        _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+    _mm256_storeu_pd(values + i, _mm256_cvtps_pd(_mm256_castps256_ps128(floats)));
+    _mm256_storeu_pd(values + i + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(floats, 1)));
+  }
+#else
+  DecodeLanes<uint32_t>(reg, values, [=](uint32_t v) { return FromF16(v >> 16 * j & 0xffff); });
+#endif
+}
+
 void Decode(Type type, const void* reg, uint32_t j, double* values) {
   switch (type) {
     case Type::kF64:
       return DecodeLanes<double>(reg, values, [](double v) { return v; });
     case Type::kF16:
-      return DecodeLanes<uint32_t>(reg, values,
-                                   [=](uint32_t v) { return FromF16(v >> 16 * j & 0xffff); });
+      return DecodeHalves(reg, j, values);
     case Type::kBF16:
       return DecodeLanes<uint32_t>(reg, values,
                                    [=](uint32_t v) { return FromBF16(v >> 16 * j & 0xffff); });

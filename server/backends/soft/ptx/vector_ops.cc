@@ -14,8 +14,8 @@ bool HasAvx2() {
   return false;
 #else
   static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                          __builtin_cpu_supports("lzcnt");
+                          __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
+                          __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt");
   return has;
 #endif
 }
