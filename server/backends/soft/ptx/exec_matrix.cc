@@ -27,31 +27,37 @@ void ForWmmaFragment(uint32_t matrix_elements, Type type, uint32_t registers, bo
     f(slot / per, slot % per, slot * kLanes % matrix_elements);
 }
 
-// Calls f(register, element, elements) for each register of an mma fragment, where elements[lane] is
-// the index of the lane's element in a row-major matrix.
+// Where a row-major matrix has the elements that the lanes have in one place of an mma fragment: lane
+// 4 g + i has element first + g * by_group + i * in_group.
+struct MmaPlaces {
+  uint32_t first = 0, by_group = 0, in_group = 0;
+
+  // Calls f(lane, place) for each lane.
+  template <class F>
+  void ForLanes(F f) const {
+    for (uint32_t g = 0; g < kLanes / 4; ++g)
+      for (uint32_t i = 0; i < 4; ++i) f(4 * g + i, first + g * by_group + i * in_group);
+  }
+};
+
+// Calls f(register, element, places) for each register of an mma fragment.
 template <class F>
 void ForMmaFragment(const MatrixShape& shape, Role role, Type type, uint32_t registers, F f) {
   const uint32_t per = ElementsPerRegister(type);
   const uint32_t columns = role == Role::kA ? shape.k : shape.n;
-  uint32_t elements[kLanes];
   for (uint32_t slot = 0; slot < registers * per; ++slot) {
     const uint32_t r = slot / per, j = slot % per;
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      const uint32_t group = lane / 4, in_group = lane % 4;
-      uint32_t row, column;
-      if (role == Role::kA) {
-        row = shape.m == 16 ? group + 8 * (r & 1) : group;
-        column = in_group * per + j + (shape.m == 16 ? r / 2 : r) * 4 * per;
-      } else if (role == Role::kB) {
-        row = in_group * per + j + r * 4 * per;
-        column = group;
-      } else {
-        row = group + 8 * (slot / 2);
-        column = in_group * 2 + slot % 2;
-      }
-      elements[lane] = row * columns + column;
+    MmaPlaces places;
+    if (role == Role::kA) {
+      const bool halves = shape.m == 16;  // two registers share their columns
+      places = {(halves ? 8 * (r & 1) : 0) * columns + j + (halves ? r / 2 : r) * 4 * per, columns,
+                per};
+    } else if (role == Role::kB) {
+      places = {(j + r * 4 * per) * columns, 1, per * columns};
+    } else {
+      places = {8 * (slot / 2) * columns + slot % 2, columns, 2};
     }
-    f(r, j, elements);
+    f(r, j, places);
   }
 }
 
@@ -69,9 +75,9 @@ void ReadFragment(const Context& c, const MatrixMath& math, const MatrixShape& s
     return;
   }
   double values[kLanes];
-  ForMmaFragment(shape, role, type, count, [&](uint32_t r, uint32_t j, const uint32_t* elements) {
+  ForMmaFragment(shape, role, type, count, [&](uint32_t r, uint32_t j, const MmaPlaces& places) {
     math.decode(type, c.Src<uint8_t>(registers[r]), j, values);
-    for (uint32_t lane = 0; lane < kLanes; ++lane) matrix[elements[lane]] = values[lane];
+    places.ForLanes([&](uint32_t lane, uint32_t place) { matrix[place] = values[lane]; });
   });
 }
 
@@ -87,12 +93,12 @@ void WriteAccumulator(const Context& c, const MatrixMath& math, const MatrixShap
     return;
   }
   double values[kLanes];
-  ForMmaFragment(shape, Role::kAccumulator, shape.d, count,
-                 [&](uint32_t r, uint32_t j, const uint32_t* elements) {
-                   for (uint32_t lane = 0; lane < kLanes; ++lane)
-                     values[lane] = matrix[elements[lane]];
-                   encode(values, r, j);
-                 });
+  ForMmaFragment(
+      shape, Role::kAccumulator, shape.d, count,
+      [&](uint32_t r, uint32_t j, const MmaPlaces& places) {
+        places.ForLanes([&](uint32_t lane, uint32_t place) { values[lane] = matrix[place]; });
+        encode(values, r, j);
+      });
 }
 
 }  // namespace
@@ -167,7 +173,11 @@ class Places {
   // Calls f(lane, place) for each lane, which has element `first` + lane.
   template <class F>
   void ForLanes(uint32_t first, F f) const {
-    if (by_columns_) {
+    if (by_columns_ && rows_ == 16 && in_row_ == 15) {
+      // The usual shape: constants for the compiler.
+      for (uint32_t row = 0; row < 2; ++row)
+        for (uint32_t i = 0; i < 16; ++i) f(16 * row + i, 16 * i + first / 16 + row);
+    } else if (by_columns_) {
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
         const uint32_t element = first + lane;
         f(lane, (element & in_row_) * rows_ + (element >> row_bits_));

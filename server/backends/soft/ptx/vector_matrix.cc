@@ -14,6 +14,24 @@ namespace {
 // Rows are multiplied in groups, so that the chains of several rows overlap in the CPU.
 template <uint32_t kRows, uint32_t kColumns>
 void MultiplyRows(const double* a, const double* b, double* d, uint32_t k) {
+#ifdef DETSHARE_VECTOR_AVX2
+  // g++ 12 makes shuffles of the loops below.
+  constexpr uint32_t kVectors = kColumns / 4;
+  __m256d sum[kRows][kVectors];
+  for (uint32_t i = 0; i < kRows; ++i)
+    for (uint32_t v = 0; v < kVectors; ++v) sum[i][v] = _mm256_loadu_pd(d + i * kColumns + 4 * v);
+  for (uint32_t at = 0; at < k; ++at) {
+    __m256d row[kVectors];
+    for (uint32_t v = 0; v < kVectors; ++v) row[v] = _mm256_loadu_pd(b + at * kColumns + 4 * v);
+    for (uint32_t i = 0; i < kRows; ++i) {
+      const __m256d factor = _mm256_broadcast_sd(a + i * k + at);
+      for (uint32_t v = 0; v < kVectors; ++v)
+        sum[i][v] = _mm256_fmadd_pd(factor, row[v], sum[i][v]);
+    }
+  }
+  for (uint32_t i = 0; i < kRows; ++i)
+    for (uint32_t v = 0; v < kVectors; ++v) _mm256_storeu_pd(d + i * kColumns + 4 * v, sum[i][v]);
+#else
   double sum[kRows][kColumns];
   for (uint32_t i = 0; i < kRows; ++i)
     for (uint32_t j = 0; j < kColumns; ++j) sum[i][j] = d[i * kColumns + j];
@@ -26,6 +44,7 @@ void MultiplyRows(const double* a, const double* b, double* d, uint32_t k) {
   }
   for (uint32_t i = 0; i < kRows; ++i)
     for (uint32_t j = 0; j < kColumns; ++j) d[i * kColumns + j] = sum[i][j];
+#endif
 }
 
 template <uint32_t kRows, uint32_t kColumns>
