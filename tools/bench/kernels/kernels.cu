@@ -5,6 +5,7 @@
 //
 // Each row is the shortest of the runs of 0.7 s.
 #include <cuda_runtime.h>
+#include <mma.h>
 
 #include <algorithm>
 #include <chrono>
@@ -123,6 +124,39 @@ __global__ void Series(double* out, int terms) {
   out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
+// n by n by n halves, a tile of 16 by 16 for each warp.
+__global__ void Fragments(const half* a, const half* b, float* c, int n) {
+  using namespace nvcuda::wmma;
+  const int row = blockIdx.y * 16, column = (blockIdx.x * 4 + threadIdx.x / 32) * 16;
+  fragment<matrix_a, 16, 16, 16, half, row_major> of_a;
+  fragment<matrix_b, 16, 16, 16, half, col_major> of_b;
+  fragment<accumulator, 16, 16, 16, float> sum;
+  fill_fragment(sum, 0.0f);
+  for (int k = 0; k < n; k += 16) {
+    load_matrix_sync(of_a, a + row * n + k, n);
+    load_matrix_sync(of_b, b + column * n + k, n);
+    mma_sync(sum, of_a, of_b, sum);
+  }
+  store_matrix_sync(c + row * n + column, sum, n, mem_row_major);
+}
+
+// Products of registers, 16 by 8 by 16.
+__global__ void Mma(const uint32_t* from, float* to, int rounds) {
+  uint32_t a[4], b[2];
+  for (int i = 0; i < 4; ++i) a[i] = from[threadIdx.x * 4 + i] & 0x3bff3bff;
+  for (int i = 0; i < 2; ++i) b[i] = from[threadIdx.x * 2 + i] & 0x3bff3bff;
+  float sum[4] = {};
+  for (int i = 0; i < rounds; ++i) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  const int thread = blockIdx.x * blockDim.x + threadIdx.x;
+  for (int i = 0; i < 4; ++i) to[thread * 4 + i] = sum[i];
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -156,6 +190,12 @@ int main(int argc, char** argv) {
       {"sum", [&] { Sum<<<64, 256>>>(a, kElements, out); }},
       {"integers", [&] { IntegerRounds<<<32, 256>>>(reinterpret_cast<uint32_t*>(out), 1000); }},
       {"stencil", [&] { Stencil<<<dim3(32, 128), dim3(32, 8)>>>(a, out, 1024); }},
+      {"fragments",
+       [&] {
+         Fragments<<<dim3(8, 32), 128>>>(reinterpret_cast<half*>(a), reinterpret_cast<half*>(b),
+                                         out, 512);
+       }},
+      {"mma", [&] { Mma<<<16, 128>>>(reinterpret_cast<uint32_t*>(a), out, 200); }},
       {"series", [&] { Series<<<16, 256>>>(reinterpret_cast<double*>(out), 500); }},
   };
   bool known = only.empty();
