@@ -49,19 +49,19 @@ struct OpShr {
     return n >= kBits ? T{0} : static_cast<T>(a >> (n & (kBits - 1)));
   }
 };
-// Funnel shifts of the 64-bit value b:a.
+// Funnel shifts of the 64-bit value b:a, by shifts of 32 bits, of which a vector holds twice as many.
 template <bool kClamp>
 struct OpShfL {
   static uint32_t Do(uint32_t a, uint32_t b, uint32_t n) {
-    n = kClamp ? (n > 32 ? 32 : n) : n & 31;
-    return static_cast<uint32_t>(((uint64_t{b} << 32 | a) << n) >> 32);
+    const uint32_t by = n & 31, shifted = b << by | a >> 1 >> (31 - by);
+    return kClamp && n > 31 ? a : shifted;
   }
 };
 template <bool kClamp>
 struct OpShfR {
   static uint32_t Do(uint32_t a, uint32_t b, uint32_t n) {
-    n = kClamp ? (n > 32 ? 32 : n) : n & 31;
-    return static_cast<uint32_t>((uint64_t{b} << 32 | a) >> n);
+    const uint32_t by = n & 31, shifted = a >> by | b << 1 << (31 - by);
+    return kClamp && n > 31 ? b : shifted;
   }
 };
 // As on hardware, 32-bit fields take position and length modulo 256; 64-bit fields take them
