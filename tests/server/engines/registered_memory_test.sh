@@ -4,45 +4,15 @@
 # users of their own for engines.
 #
 #   registered_memory_test.sh DETSHARED PROGRAM LIBCUDA...
-set -eu
-detshared=$(realpath "$1") program=$(realpath "$2") shim=$(realpath "${!#}")
-folder=$(mktemp -d /dev/shm/detshare-registered.XXXXXX)
-chmod 755 "$folder" # engines with users of their own pass through
-mkdir "$folder/lib"
-cp -L "$shim" "$folder/lib/libcuda.so.1"
-daemon=
-finish() {
-  [ -z "$daemon" ] || kill -INT "$daemon" || true
-  wait
-  rm -rf "$folder"
-}
-trap finish EXIT
-fail() {
-  echo "FAILED: $*"
-  cat "$folder"/log*
-  exit 1
-}
-
-# Starts a supervisor, and waits until it serves.
-begin() {
-  log=$folder/log$1
-  "$detshared" --socket "$folder/d.sock" --backend soft --soft-threads 2 --isolation tenant "${users[@]}" 2>"$log" &
-  daemon=$!
-  for _ in $(seq 600); do
-    ! grep -qs ' serves at ' "$log" || return 0
-    sleep 0.1
-  done
-  fail "the daemon does not start"
-}
+source "$(dirname "$0")/own_daemon.sh"
+program=$(realpath "$2")
 run() {
-  DETSHARE_SOCKET=$folder/d.sock DETSHARE_TENANT=chat LD_LIBRARY_PATH=$folder/lib timeout 120 "$program" \
-    >"$folder/log-program" 2>&1 || fail "the program ended with exit code $?"
+  DETSHARE_TENANT=chat timeout 120 "$program" >"$folder/program.out" 2>&1 || fail "the program ended with exit code $?"
 }
 
 check() {
   rm -rf "$folder"/log* "$folder/d.sock" "$folder/engines"
-  users=("$@")
-  begin 1
+  begin_daemon 1 "$@"
   run
   engine=$(grep -o 'has an engine: pid [0-9]*' "$folder/log1" | grep -o '[0-9]*$')
   granted=$(grep CapEff "/proc/$engine/status" | cut -f2)
@@ -54,12 +24,10 @@ check() {
   # The engine stays, since it was just used.
   kill -KILL "$daemon"
   wait "$daemon" 2>/dev/null || true
-  begin 2
+  begin_daemon 2 "$@"
   run
   grep -q "keeps its engine: pid $engine" "$folder/log2" || fail "the engine was not adopted"
-  kill -INT "$daemon"
-  wait "$daemon" || fail "the daemon ended with exit code $?"
-  daemon=
+  end_daemon
 }
 
 check
