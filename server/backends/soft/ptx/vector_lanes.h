@@ -13,6 +13,9 @@
 
 #ifdef DETSHARE_VECTOR_AVX2
 #define DETSHARE_VECTOR_ISA avx2
+#ifndef __clang__  // ignores the pragma
+#define DETSHARE_AVX2_INTRINSICS
+#endif
 #pragma GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
 #else
 #define DETSHARE_VECTOR_ISA base

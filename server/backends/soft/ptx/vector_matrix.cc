@@ -14,7 +14,7 @@ namespace {
 // Rows are multiplied in groups, so that the chains of several rows overlap in the CPU.
 template <uint32_t kRows, uint32_t kColumns>
 void MultiplyRows(const double* a, const double* b, double* d, uint32_t k) {
-#ifdef DETSHARE_VECTOR_AVX2
+#ifdef DETSHARE_AVX2_INTRINSICS
   // g++ 12 makes shuffles of the loops below.
   constexpr uint32_t kVectors = kColumns / 4;
   __m256d sum[kRows][kVectors];
@@ -74,7 +74,7 @@ void DecodeLanes(const void* reg, double* values, F f) {
 
 // Converts half `j` of each word.
 void DecodeHalves(const void* reg, uint32_t j, double* values) {
-#ifdef DETSHARE_VECTOR_AVX2
+#ifdef DETSHARE_AVX2_INTRINSICS
   const __m128i shift = _mm_cvtsi32_si128(16 * static_cast<int>(j));
   for (uint32_t i = 0; i < kLanes; i += 8) {
     const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(reg) + i / 8);
