@@ -317,9 +317,22 @@ void SessionWorker::Loop(SessionDriver& driver) {
       std::this_thread::sleep_for(kFullSleep);
       continue;
     }
-    if (idle >= kSubmissionPause || idle >= spin) driver.WatchWork(/*pause=*/true);
+    const bool paused = idle >= kSubmissionPause;
+    if (paused) driver.WatchWork(/*pause=*/true);
     if (idle < spin || (polls && driver.watching_work() && driver.others_throttled())) {
       CpuRelax();
+      continue;
+    }
+    // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
+    const auto sleep = [&](std::chrono::nanoseconds timeout) {
+      const bool alive = session.reader().Sleep(timeout, [this, &session] {
+        return session.executor().ClientHasWritten() || stop_.load(std::memory_order_acquire) ||
+               new_calls_.load(std::memory_order_acquire) || session.region().damaged();
+      });
+      if (!alive) session.Violate("the memory shared with the client is gone");
+    };
+    if (!paused) {
+      sleep(kSubmissionPause - idle);
       continue;
     }
     driver.swap().SetIdle(
@@ -354,12 +367,7 @@ void SessionWorker::Loop(SessionDriver& driver) {
     if (const SteadyClock::time_point end = session.executor().next_pause_end();
         end != SteadyClock::time_point::max())
       timeout = std::clamp<nanoseconds>(end - now, nanoseconds(0), timeout);
-    // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
-    const bool alive = session.reader().Sleep(timeout, [this, &session] {
-      return session.executor().ClientHasWritten() || stop_.load(std::memory_order_acquire) ||
-             new_calls_.load(std::memory_order_acquire) || session.region().damaged();
-    });
-    if (!alive) session.Violate("the memory shared with the client is gone");
+    sleep(timeout);
   }
 }
 
