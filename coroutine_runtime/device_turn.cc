@@ -62,6 +62,9 @@ DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
     line.weights +=
         std::clamp<uint32_t>(words.weight.load(std::memory_order_relaxed), 1, 1'000'000);
     ++line.count;
+    const uint32_t early = words.early.load(std::memory_order_relaxed);
+    line.longest =
+        std::max(line.longest, early == 0 ? policy::kForever : early * policy::kMicrosecond);
     if (mine != 0 && (ticket > mine || (ticket == mine && id > peers_.own_id))) return;
     if (line.ahead == 0 || ticket < line.first) line.first = ticket;
     ++line.ahead;
@@ -129,12 +132,18 @@ bool DeviceTurn::MayTake(Nanoseconds now, const Line& line) {
   return true;
 }
 
-void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
+Nanoseconds DeviceTurn::Length(const Line& line) const {
   const double own = own_.weight.load(std::memory_order_relaxed);
-  const double mean = (line.weights + own) / (line.count + 1);
-  const Nanoseconds length = std::clamp(
-      static_cast<Nanoseconds>(static_cast<double>(kLength) * own / mean), kShortest, kLongest);
+  const double part = own * (line.count + 1) / (line.weights + own);
+  const Nanoseconds usual = line.early() ? kOfEarly * line.longest : kLength;
+  return std::clamp(static_cast<Nanoseconds>(static_cast<double>(usual) * part), kShortest,
+                    kLongest);
+}
+
+void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
+  const Nanoseconds length = Length(line);
   const Nanoseconds paid = std::min(debt_, length - kShortest);
+  began_ = now;
   debt_ -= paid;
   until_.store(now + length - paid, std::memory_order_relaxed);
   over_at_.store(0, std::memory_order_relaxed);
@@ -151,7 +160,7 @@ bool DeviceTurn::Goes() {
   uint64_t state = state_.load(std::memory_order_relaxed);
   if ((state & kHas) == 0) return Take(/*inside=*/true);
   const Nanoseconds now = clock_.NowNanoseconds();
-  KeepBesideOthers(now);
+  LookAround(now);
   if ((state & kOver) != 0) {
     const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
     const Nanoseconds grace = long_.load(std::memory_order_relaxed) ? 0 : kGrace;
@@ -175,7 +184,7 @@ bool DeviceTurn::Goes() {
   return false;
 }
 
-void DeviceTurn::KeepBesideOthers(Nanoseconds now) {
+void DeviceTurn::LookAround(Nanoseconds now) {
   if (now < look_at_.load(std::memory_order_relaxed)) return;
   look_at_.store(now + kLookAgain, std::memory_order_relaxed);
   if (deciding_.exchange(true, std::memory_order_acquire)) return;
@@ -186,6 +195,11 @@ void DeviceTurn::KeepBesideOthers(Nanoseconds now) {
       std::exchange(keeping_, keep) != keep) {
     keep_(keep);
   }
+  if (line.early()) {
+    const Nanoseconds until = began_ + Length(line);
+    if (until < until_.load(std::memory_order_relaxed))
+      until_.store(until, std::memory_order_relaxed);
+  }
   deciding_.store(false, std::memory_order_release);
 }
 
@@ -193,14 +207,18 @@ void DeviceTurn::Overrun(Nanoseconds now) {
   if (deciding_.exchange(true, std::memory_order_acquire)) return;  // it is looked at again
   const uint64_t state = state_.load(std::memory_order_relaxed);
   if ((state & kHas) != 0 && (state & kOver) != 0 && (state & kCount) != 0) {
-    debt_ = std::clamp<Nanoseconds>(debt_ + now - over_at_.load(std::memory_order_relaxed), 0,
-                                    kLongest);
+    AddDebt(now - over_at_.load(std::memory_order_relaxed));
     StopKeeping();
+    own_.early.store(0, std::memory_order_relaxed);
     own_.overruns.store(kBeyond);
     state_.fetch_and(kCount, std::memory_order_acq_rel);
     Draw(now);
   }
   deciding_.store(false, std::memory_order_release);
+}
+
+void DeviceTurn::AddDebt(Nanoseconds time) {
+  debt_ = std::clamp<Nanoseconds>(debt_ + time, 0, kLongest);
 }
 
 void DeviceTurn::StopKeeping() {
@@ -220,8 +238,11 @@ void DeviceTurn::Release() {
   if ((state & kHas) != 0 && unused &&
       state_.compare_exchange_strong(state, 0, std::memory_order_acq_rel)) {
     const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
-    if (over_at != 0)
-      debt_ = std::clamp<Nanoseconds>(debt_ + clock_.NowNanoseconds() - over_at, 0, kLongest);
+    const Nanoseconds now = clock_.NowNanoseconds();
+    if (over_at != 0) AddDebt(now - over_at);
+    const Nanoseconds took = std::clamp<Nanoseconds>(now - began_, policy::kMicrosecond, kLength);
+    own_.early.store(over_at != 0 ? 0 : static_cast<uint32_t>(took / policy::kMicrosecond),
+                     std::memory_order_relaxed);
     StopKeeping();
     own_.ticket.store(0);
   } else if ((state & kHas) == 0 && unused) {

@@ -13,7 +13,9 @@
 // those who wait get their turns in the order in which they came.
 //
 // A turn's length follows the weights of those who want the device. The time that the work in flight
-// takes beyond the end of a turn shortens the later turns of that process.
+// takes beyond the end of a turn shortens the later turns of that process. Beside a process that gives
+// its turns up early, since its client pauses between short pieces of work, turns are shorter, too: it
+// would wait for a whole turn at each pause.
 //
 // Work that does not complete within kGrace after its turn *overruns*. Its process then gives up the
 // turn with the work still in the hardware, and goes to the end of the line. While anything overruns,
@@ -54,6 +56,8 @@ class DeviceTurn {
   // Longer than any turn with its grace. A process overtakes the same one again after kLength, so both
   // get half of the device.
   static constexpr policy::Nanoseconds kOvertakeTimeout = 250 * policy::kMillisecond;
+  // A turn takes this many times as long as those of processes that give theirs up early.
+  static constexpr policy::Nanoseconds kOfEarly = 2;
 
   // `own` are this process's words for the device, which is `device` in the pages. `keep` is
   // Device::KeepOrdinary of the device. All arguments outlive the object.
@@ -127,6 +131,9 @@ class DeviceTurn {
     bool waited = false;    // others want the device
     double weights = 0;     // of them
     int count = 0;
+    policy::Nanoseconds longest = 0;  // of their latest turns; kForever: one was not given up early
+    // Whether a turn beside them is shorter than usual.
+    bool early() const { return count != 0 && longest < kLength / kOfEarly; }
   };
   Line Look(policy::Nanoseconds now) const;
   // Counts a member, if the process has the turn.
@@ -135,14 +142,18 @@ class DeviceTurn {
   // overruns. Otherwise it lets a waiting member in.
   bool Take(bool inside);
   bool MayTake(policy::Nanoseconds now, const Line& line);
+  // How long a turn of this process may take beside the others in line.
+  policy::Nanoseconds Length(const Line& line) const;
   void Begin(policy::Nanoseconds now, const Line& line, bool inside);
   // Whether members that are inside may submit more.
   bool Goes();
-  // Keeps the device while work of another process is in the hardware, and no longer: kept, it makes
-  // urgent work wait.
-  void KeepBesideOthers(policy::Nanoseconds now);
+  // Looks at the line during a turn. Keeps the device while work of another process is in the hardware,
+  // and no longer: kept, it makes urgent work wait. Shortens the turn if those who wait now use little.
+  void LookAround(policy::Nanoseconds now);
   // Gives up the turn with work in the hardware.
   void Overrun(policy::Nanoseconds now);
+  // The turn took so much longer than it should.
+  void AddDebt(policy::Nanoseconds time);
   void StopKeeping();
   void Part();
   // Gives up the turn if nobody is inside, and the place in line if nobody waits.
@@ -158,7 +169,8 @@ class DeviceTurn {
   // Acquire and release: the work of a turn begins after that of others, and is complete before.
   std::atomic<uint64_t> state_{0};
   std::atomic<uint32_t> waiting_{
-      0};  // members; relaxed, checked again by the one who has `deciding_`
+      0};                          // members; relaxed, checked again by the one who has `deciding_`
+  policy::Nanoseconds began_ = 0;  // the turn, or the latest one
   // When the turn is over; relaxed: read late, the turn is a little longer.
   std::atomic<policy::Nanoseconds> until_{0};
   // Held for a moment by the thread that takes or gives up the turn. Acquire and release: publishes

@@ -25,6 +25,9 @@ struct alignas(128) TurnWords {
   // In thousandths of a usual tenant's. Relaxed: a reader that sees a change late takes a turn of the
   // earlier length.
   std::atomic<uint32_t> weight{1000};
+  // How long the process's latest turn took, in microseconds, if it gave the turn up early; 0: it did
+  // not. Relaxed, as the weight.
+  std::atomic<uint32_t> early{0};
   // As SchedBoard::busy. Relaxed, as there.
   std::atomic<uint64_t> busy{0};
 };

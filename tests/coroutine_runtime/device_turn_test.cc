@@ -1,6 +1,7 @@
 // The turns of several processes on one device. Here the processes are objects of one process.
 #include "coroutine_runtime/device_turn.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -135,6 +136,8 @@ TEST_CASE_METHOD(TurnFixture, "Lengths follow the weights, and work beyond the e
   a.Leave();
   REQUIRE(b.Enter());
   CHECK_FALSE(a.Enter());
+  clock.Advance(DeviceTurn::kLength);
+  CHECK_FALSE(b.Enter());
   b.Leave();
   CHECK_FALSE(b.Enter());
   // Three halves of the usual length, less the debt.
@@ -144,6 +147,37 @@ TEST_CASE_METHOD(TurnFixture, "Lengths follow the weights, and work beyond the e
   CHECK(a.Enter());
   clock.Advance(kMicrosecond);
   CHECK_FALSE(a.Enter());
+}
+
+TEST_CASE_METHOD(TurnFixture, "Turns are shorter beside a process that gives its turns up early") {
+  const policy::Nanoseconds used = GENERATE(1, 4, 15) * kMillisecond;
+  // Twice as long, at least an eighth of the usual length and at most all of it.
+  const policy::Nanoseconds length =
+      std::clamp(2 * used, DeviceTurn::kLength / 8, DeviceTurn::kLength);
+  REQUIRE(b.Enter());
+  clock.Advance(used);
+  b.Leave();
+  // It pauses, and is not in line when the next turn begins.
+  REQUIRE(a.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(b.Enter());
+  clock.Advance(kMillisecond);
+  CHECK(a.Enter());
+  clock.Advance(length - kMillisecond - 2 * kMicrosecond);
+  CHECK(a.Enter());
+  clock.Advance(kMicrosecond);
+  CHECK_FALSE(a.Enter());
+  a.Leave();
+  // It needs a whole turn.
+  REQUIRE(b.Enter());
+  CHECK_FALSE(a.Enter());
+  clock.Advance(DeviceTurn::kLength);
+  CHECK_FALSE(b.Enter());
+  b.Leave();
+  REQUIRE(a.Enter());
+  CHECK_FALSE(b.Enter());
+  clock.Advance(DeviceTurn::kLength - kMicrosecond);
+  CHECK(a.Enter());
 }
 
 TEST_CASE_METHOD(TurnFixture,
