@@ -168,15 +168,15 @@ class DeviceTurn {
 
   // Acquire and release: the work of a turn begins after that of others, and is complete before.
   std::atomic<uint64_t> state_{0};
-  std::atomic<uint32_t> waiting_{
-      0};                          // members; relaxed, checked again by the one who has `deciding_`
-  policy::Nanoseconds began_ = 0;  // the turn, or the latest one
+  // Members. Relaxed: checked again by the one who has `deciding_`.
+  std::atomic<uint32_t> waiting_{0};
   // When the turn is over; relaxed: read late, the turn is a little longer.
   std::atomic<policy::Nanoseconds> until_{0};
   // Held for a moment by the thread that takes or gives up the turn. Acquire and release: publishes
   // what follows.
   std::atomic<bool> deciding_{false};
-  bool keeping_ = false;  // keep_(true) was called last
+  policy::Nanoseconds began_ = 0;  // the turn, or the latest one
+  bool keeping_ = false;           // keep_(true) was called last
   bool overtaking_ = false;
   uint64_t overtaken_ = 0;  // the first ticket in line when this process overtook last
   int ahead_ = 0;  // the shortest line in front of this process, and since when; 0: none seen
