@@ -75,6 +75,7 @@ bool Parking::Keeps(const Queue& queue) {
 }
 
 void Parking::Submit(Queue& queue) {
+  if (!Keeps(queue)) return;
   // By value: the queue's work may end the lane's place in lanes_.
   const std::shared_ptr<Lane> lane = static_cast<ParkingQueue&>(queue).lane_;
   SubmitUntil(*lane, [] { return false; });

@@ -28,8 +28,7 @@ class SharedRecording {
   bool urgent() const { return urgent_; }
   // Whether the event's marker stood for it from the beginning.
   bool marked() const { return marked_; }
-  // The point is reached, or lost with the recording session. That session calls this as soon as it
-  // sees it.
+  // The point is reached, or lost with the recording session, which calls this as soon as it knows.
   void Reach() { reached_.store(1, std::memory_order_release); }
   // 1 after Reach(), so it can be waited for as a fence. Release: the work before the recording
   // happened before.

@@ -55,6 +55,15 @@ struct TurnFixture {
       b{processes.all[1].turn.get()}, c{processes.all[2].turn.get()};
 
   TurnFixture() { clock.Advance(kSecond); }
+
+  // The member has a whole turn while the other one waits.
+  void HaveWholeTurn(DeviceTurn::Member& member, DeviceTurn::Member& other) {
+    REQUIRE(member.Enter());
+    CHECK_FALSE(other.Enter());
+    clock.Advance(DeviceTurn::kLength);
+    CHECK_FALSE(member.Enter());
+    member.Leave();
+  }
 };
 
 TEST_CASE_METHOD(TurnFixture,
@@ -134,11 +143,7 @@ TEST_CASE_METHOD(TurnFixture, "Lengths follow the weights, and work beyond the e
   CHECK_FALSE(a.Enter());
   clock.Advance(5 * kMillisecond);  // a kernel takes longer
   a.Leave();
-  REQUIRE(b.Enter());
-  CHECK_FALSE(a.Enter());
-  clock.Advance(DeviceTurn::kLength);
-  CHECK_FALSE(b.Enter());
-  b.Leave();
+  HaveWholeTurn(b, a);
   CHECK_FALSE(b.Enter());
   // Three halves of the usual length, less the debt.
   REQUIRE(a.Enter());
@@ -168,12 +173,7 @@ TEST_CASE_METHOD(TurnFixture, "Turns are shorter beside a process that gives its
   clock.Advance(kMicrosecond);
   CHECK_FALSE(a.Enter());
   a.Leave();
-  // It needs a whole turn.
-  REQUIRE(b.Enter());
-  CHECK_FALSE(a.Enter());
-  clock.Advance(DeviceTurn::kLength);
-  CHECK_FALSE(b.Enter());
-  b.Leave();
+  HaveWholeTurn(b, a);
   REQUIRE(a.Enter());
   CHECK_FALSE(b.Enter());
   clock.Advance(DeviceTurn::kLength - kMicrosecond);

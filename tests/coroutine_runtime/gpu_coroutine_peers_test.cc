@@ -129,6 +129,9 @@ TEST_CASE_METHOD(SharedEventFixture,
   CHECK_FALSE(*event->Complete());
   late->Reach();
   CHECK(*event->Complete());
+  // A late signal does not undo it.
+  early->Reach();
+  CHECK(*event->Complete());
 
   // The device knows that the event is reached before the session that recorded it has looked.
   one.Fill();

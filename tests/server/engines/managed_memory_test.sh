@@ -5,12 +5,7 @@
 #
 #   managed_memory_test.sh DETSHARED PROGRAMS... -- LIBCUDA...
 source "$(dirname "$0")/own_daemon.sh"
-shift
-programs=()
-while [ "$1" != -- ]; do
-  programs+=("$(realpath "$1")")
-  shift
-done
+read_programs "${@:2}"
 keepers() { # the processes that keep memory of programs of this test
   local process
   for process in /proc/[0-9]*; do

@@ -2,8 +2,8 @@
 # engines have the software GPU. Sourced with the test's arguments: DETSHARED ... LIBCUDA...
 #
 # Afterwards programs find the daemon and DetShare's libcuda.so.1. These exist: $folder, for outputs
-# (NAME.out) and logs (logNUMBER), begin_daemon, end_daemon, fail and until_true. At the test's end the
-# processes in `others` are killed.
+# (NAME.out) and logs (logNUMBER), begin_daemon, end_daemon, read_programs, fail and until_true. At the
+# test's end the processes in `others` are killed.
 set -eu
 detshared=$(realpath "$1")
 folder=$(mktemp -d /dev/shm/detshare-test.XXXXXX)
@@ -27,6 +27,14 @@ until_true() {
   done
   fail "never true: $*"
 }
+# Sets `programs` to the arguments before `--`.
+read_programs() {
+  programs=()
+  while [ "$1" != -- ]; do
+    programs+=("$(realpath "$1")")
+    shift
+  done
+}
 # Starts the daemon, and returns when it serves.
 begin_daemon() { # NUMBER [OPTIONS]
   log=$folder/log$1
@@ -43,8 +51,8 @@ end_daemon() {
 }
 finish() {
   local process
-  for process in "${others[@]}" $daemon; do kill -INT "$process" 2>/dev/null || true; done
   for process in "${others[@]}"; do kill -KILL "$process" 2>/dev/null || true; done
+  [ -z "$daemon" ] || kill -INT "$daemon" 2>/dev/null || true
   wait
   rm -rf "$folder"
 }

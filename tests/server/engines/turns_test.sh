@@ -7,12 +7,7 @@
 #   turns_test.sh DETSHARED FAULT_PROGRAM PROGRAMS... -- LIBCUDA...
 source "$(dirname "$0")/own_daemon.sh"
 endless=$(realpath "$2")
-shift 2
-programs=()
-while [ "$1" != -- ]; do
-  programs+=("$(realpath "$1")")
-  shift
-done
+read_programs "${@:3}"
 run_all() { # as the tenant
   local program
   for program in "${programs[@]}"; do

@@ -16,15 +16,13 @@ namespace {
 enum class Role { kA, kB, kAccumulator };
 
 // Calls f(register, element, first) for each register of a wmma fragment. The lanes have elements
-// `first`, `first` + 1 and so on of a row-major matrix. A fragment may hold its matrix several times;
-// `once`: only the first time counts.
+// `first`, `first` + 1 and so on of a row-major matrix. A fragment of
+// operands may hold its matrix several times; only the first time counts.
 template <class F>
-void ForWmmaFragment(uint32_t matrix_elements, Type type, uint32_t registers, bool once, F f) {
+void ForWmmaFragment(uint32_t matrix_elements, Type type, uint32_t registers, F f) {
   const uint32_t per = ElementsPerRegister(type);
-  const uint32_t slots =
-      once ? std::min(registers * per, matrix_elements / kLanes) : registers * per;
-  for (uint32_t slot = 0; slot < slots; ++slot)
-    f(slot / per, slot % per, slot * kLanes % matrix_elements);
+  const uint32_t slots = std::min(registers * per, matrix_elements / kLanes);
+  for (uint32_t slot = 0; slot < slots; ++slot) f(slot / per, slot % per, slot * kLanes);
 }
 
 // Where a row-major matrix has the elements that the lanes have in one place of an mma fragment: lane
@@ -68,10 +66,9 @@ void ReadFragment(const Context& c, const MatrixMath& math, const MatrixShape& s
   if (shape.wmma) {
     const uint32_t elements = (role == Role::kB ? shape.k : shape.m) *
                               static_cast<uint32_t>(role == Role::kA ? shape.k : shape.n);
-    ForWmmaFragment(elements, type, count, /*once=*/true,
-                    [&](uint32_t r, uint32_t j, uint32_t first) {
-                      math.decode(type, c.Src<uint8_t>(registers[r]), j, matrix + first);
-                    });
+    ForWmmaFragment(elements, type, count, [&](uint32_t r, uint32_t j, uint32_t first) {
+      math.decode(type, c.Src<uint8_t>(registers[r]), j, matrix + first);
+    });
     return;
   }
   double values[kLanes];
@@ -88,7 +85,7 @@ void WriteAccumulator(const Context& c, const MatrixMath& math, const MatrixShap
     math.encode(shape.d, values, j, shape.saturate, c.Dst<uint8_t>(registers[r]));
   };
   if (shape.wmma) {
-    ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.d, count, /*once=*/false,
+    ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.d, count,
                     [&](uint32_t r, uint32_t j, uint32_t first) { encode(matrix + first, r, j); });
     return;
   }
@@ -163,9 +160,9 @@ void CopyLine(void* to, const void* from, uint32_t length) {
 }
 
 // Where memory has the elements of a row-major matrix whose lines lie there without gaps.
-class Places {
+class MemoryPlaces {
  public:
-  explicit Places(const MatrixShape& shape)
+  explicit MemoryPlaces(const MatrixShape& shape)
       : by_columns_(shape.saturate),
         rows_(shape.m),
         in_row_(shape.n - 1u),
@@ -204,7 +201,7 @@ void LoadMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
   constexpr uint32_t kPer = sizeof(Lane) / sizeof(T);
   const uint32_t distinct = uint32_t{shape.m} * shape.n / (kLanes * kPer);
-  const Places places(shape);
+  const MemoryPlaces places(shape);
   for (uint32_t r = 0; r < in.count; ++r) {
     // A fragment may hold its matrix several times.
     if (r >= distinct) {
@@ -226,8 +223,8 @@ template <class T, class Lane>
 void StoreMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
   T matrix[kMaxMatrixSide * kMaxMatrixSide];
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
-  const Places places(shape);
-  ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.a, in.count, /*once=*/true,
+  const MemoryPlaces places(shape);
+  ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.a, in.count,
                   [&](uint32_t r, uint32_t j, uint32_t first) {
                     const Lane* const lanes = c.Dst<Lane>(registers[r]);
                     places.ForLanes(first, [&](uint32_t lane, uint32_t place) {
