@@ -83,6 +83,7 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   cuda.preemption = options.preemption;
   cuda.connections = options.cuda_connections;
   cuda.shared_directory = options.shared_directory;
+  cuda.daemon_number = options.daemon_number;
   cuda.managed = options.managed;
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, CreateCudaDevices(cuda));
   OpenedBackend opened{"cuda", std::move(devices), nullptr};

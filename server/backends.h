@@ -22,6 +22,7 @@ struct BackendOptions {
   bool preemption = true;
   int cuda_connections = CudaOptions::kMostConnections;  // as in CudaOptions
   std::string shared_directory;                          // likewise
+  uint64_t daemon_number = 0;                            // likewise
   int soft_devices = 1;
   int soft_sms = 0;                            // 0: as the default device
   uint64_t soft_memory = 0;                    // bytes; 0: as the default device

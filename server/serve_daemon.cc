@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -50,6 +51,13 @@ constexpr milliseconds kAdmissionTimeout(5000), kFilesTimeout(5000);
 // files; in this time gRPC sends the message with the reason.
 constexpr milliseconds kMessageTime(50);
 
+// Returns the same number in all engines of a daemon, which have one directory.
+uint64_t NumberOf(const std::string& directory) {
+  struct stat found {};
+  if (stat(directory.c_str(), &found) != 0) return 0;
+  return found.st_dev * 0x9e3779b97f4a7c15 + found.st_ino;  // the golden ratio spreads the devices
+}
+
 // An engine's channels to the supervisor.
 struct EngineChannels {
   std::unique_ptr<EnginePages> pages;           // null: this process serves all programs
@@ -72,6 +80,7 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   daemon.inherited_settings = SettingsFile(daemon.server.runtime_directory);
   startup->backend.shared_directory =
       absl::StrCat(EnginesDirectory(daemon.server.runtime_directory), "/", kSharedByEngines);
+  startup->backend.daemon_number = NumberOf(EnginesDirectory(daemon.server.runtime_directory));
   daemon.server.runtime_directory =
       EngineDirectory(daemon.server.runtime_directory, flags.engine_directory);
   if (own_user) {

@@ -27,6 +27,9 @@ struct CudaOptions {
                        kUsualConnections = 8;  // the most, and the driver's own
   // A directory of this daemon's processes that use the GPUs; "": this is the only one.
   std::string shared_directory;
+  // The same for all processes of this daemon, and another one in other daemons of the host; 0: this
+  // is its only process.
+  uint64_t daemon_number = 0;
   ManagedWindow managed;  // no bytes: no managed memory
 };
 

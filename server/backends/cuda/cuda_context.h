@@ -12,6 +12,7 @@
 #include "proto/mutex.h"
 #include "server/backends/cuda/cuda_group.h"
 #include "server/backends/cuda/driver_api.h"
+#include "server/backends/cuda/gpu_claim.h"
 
 namespace detshare::cuda {
 
@@ -28,6 +29,7 @@ class CudaContext {
   CudaGroup ordinary;  // of the primary context
   // Null if the device cannot preempt. Set before other threads use the object.
   std::unique_ptr<CudaGroup> urgent;
+  GpuClaim claim;  // while the groups have slices of the daemon
 
   // The group in which the session's work runs.
   CudaGroup& GroupOf(const AddressSpace& space) {

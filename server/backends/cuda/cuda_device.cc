@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/context_limit.h"
@@ -25,6 +26,26 @@ namespace {
 constexpr uint64_t kLargestStack = 512 << 10;
 constexpr uint64_t kLargestFetch = 128;
 constexpr uint64_t kStackShare = 16;  // stacks get at most this part of the device's memory
+
+std::string PciAddress(const DeviceProperties& properties) {
+  const auto& attributes = properties.attributes;
+  return absl::StrFormat("%04x:%02x:%02x.0", attributes.at(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+                         attributes.at(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+                         attributes.at(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+}
+
+DaemonOnGpu DaemonOf(const CudaOptions& options, const DeviceProperties& gpu) {
+  DaemonOnGpu daemon;
+  daemon.number = options.daemon_number;
+  daemon.node = DeviceNode(PciAddress(gpu));
+  if (!options.shared_directory.empty()) {
+    daemon.proof =
+        absl::StrCat(options.shared_directory, "/preemption-",
+                     absl::BytesToHexString(absl::string_view(
+                         reinterpret_cast<const char*>(gpu.uuid.data()), gpu.uuid.size())));
+  }
+  return daemon;
+}
 
 }  // namespace
 
@@ -79,19 +100,10 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
                                                        self->properties_.least_stream_priority),
         "cuStreamCreateWithPriority"));
   }
-  if (options.preemption) {
-    const std::string proof =
-        options.shared_directory.empty()
-            ? ""
-            : absl::StrCat(options.shared_directory, "/preemption-",
-                           absl::BytesToHexString(absl::string_view(
-                               reinterpret_cast<const char*>(self->properties_.uuid.data()),
-                               self->properties_.uuid.size())));
-    self->properties_.preemption =
-        SetUpPreemption(*self->context_, channel_groups, proof, &self->holds_);
-  } else {
-    self->properties_.preemption = Preemption::SwitchedOff();
-  }
+  self->properties_.preemption =
+      options.preemption ? SetUpPreemption(*self->context_, channel_groups,
+                                           DaemonOf(options, self->properties_), &self->holds_)
+                         : Preemption::SwitchedOff();
   if (self->context_->urgent != nullptr) {
     self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
                                                     nullptr, 0, self->properties_.sm_count);

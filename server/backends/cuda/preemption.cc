@@ -70,9 +70,18 @@ struct Proof {
   nanoseconds alone{}, beside_work{};  // medians, from launch to completion
 };
 
+absl::Status SetSlice(const ChannelGroup& group, microseconds slice) {
+  DETSHARE_RETURN_IF_ERROR(group.SetTimeSlice(slice));
+  DETSHARE_ASSIGN_OR_RETURN(const microseconds now, group.TimeSlice());
+  if (now == slice) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the time slice is ", now.count(), " us instead of ", slice.count()));
+}
+
 class Prover {
  public:
-  explicit Prover(CudaContext& gpu) : gpu_(gpu) {}
+  // `ordinary`: the channel group of the ordinary context, which has the driver's slice before and after.
+  Prover(CudaContext& gpu, const ChannelGroup& ordinary) : gpu_(gpu), ordinary_(ordinary) {}
   ~Prover() {
     for (size_t i = 0; i < streams_.size(); ++i) {
       if (streams_[i] == nullptr) continue;
@@ -100,6 +109,10 @@ class Prover {
     Proof proof;
     DETSHARE_ASSIGN_OR_RETURN(std::vector<nanoseconds> times, TimeShorts());
     proof.alone = Median(times);
+    if (proof.alone > kLimit)
+      return absl::UnavailableError(
+          absl::StrCat("other processes use the GPU: an urgent kernel waited ",
+                       proof.alone.count() / 1000, " us for them"));
     uint64_t steps = kLongSteps;
     for (int attempt = 0; attempt < kAttempts; ++attempt, steps *= kLongerByAttempt) {
       DETSHARE_ASSIGN_OR_RETURN(times, TimeShortsBesideLong(steps));
@@ -152,8 +165,19 @@ class Prover {
     return times;
   }
 
-  // Only rounds at whose end the long kernel still runs. Fewer than kRounds if it ends before.
+  // The ordinary group has the short slice meanwhile.
   absl::StatusOr<std::vector<nanoseconds>> TimeShortsBesideLong(uint64_t steps) {
+    DETSHARE_RETURN_IF_ERROR(SetSlice(ordinary_, OrdinarySlice::kShort));
+    absl::StatusOr<std::vector<nanoseconds>> times = TimeShortsUntilLongEnds(steps);
+    // With the short slice the long kernel would stand still beside the work of other processes.
+    DETSHARE_RETURN_IF_ERROR(SetSlice(ordinary_, OrdinarySlice::kDefault));
+    DETSHARE_RETURN_IF_ERROR(
+        gpu_.Check(gpu_.api.cuStreamSynchronize(streams_[kOrdinary]), "cuStreamSynchronize"));
+    return times;
+  }
+
+  // Only rounds at whose end the long kernel still runs. Fewer than kRounds if it ends before.
+  absl::StatusOr<std::vector<nanoseconds>> TimeShortsUntilLongEnds(uint64_t steps) {
     constexpr unsigned kBlocks = 1024;  // on all SMs
     std::vector<nanoseconds> times;
     DETSHARE_RETURN_IF_ERROR(Launch(kOrdinary, kBlocks, steps));
@@ -163,8 +187,6 @@ class Prover {
       if (gpu_.api.cuStreamQuery(streams_[kOrdinary]) != CUDA_ERROR_NOT_READY) break;
       times.push_back(time);
     }
-    DETSHARE_RETURN_IF_ERROR(
-        gpu_.Check(gpu_.api.cuStreamSynchronize(streams_[kOrdinary]), "cuStreamSynchronize"));
     return times;
   }
 
@@ -180,18 +202,11 @@ class Prover {
   }
 
   CudaContext& gpu_;
+  const ChannelGroup& ordinary_;
   CUlibrary library_ = nullptr;
   CUkernel kernel_ = nullptr;
   std::array<CUstream, 2> streams_{};
 };
-
-absl::Status SetSlice(const ChannelGroup& group, microseconds slice) {
-  DETSHARE_RETURN_IF_ERROR(group.SetTimeSlice(slice));
-  DETSHARE_ASSIGN_OR_RETURN(const microseconds now, group.TimeSlice());
-  if (now == slice) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the time slice is ", now.count(), " us instead of ", slice.count()));
-}
 
 // What another process of the daemon found out about the GPU. While the object exists, other
 // processes wait in its constructor.
@@ -240,12 +255,13 @@ class KeptProof {
 };
 
 absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
-                                 const KeptProof& kept, bool shared,
+                                 const DaemonOnGpu& daemon, const KeptProof& kept,
                                  std::unique_ptr<HoldPool>* holds) {
   if (kept.known() && kept.latency() <= 0) return absl::UnavailableError(kept.reason());
   if (primary.size() != 1)
     return absl::UnavailableError(
         absl::StrCat("the primary context has ", primary.size(), " known compute groups, not one"));
+  DETSHARE_ASSIGN_OR_RETURN(gpu.claim, GpuClaim::Take(daemon.node, daemon.number));
   const DriverApi& api = gpu.api;
   gpu.Enter();
   size_t free_before = 0, free_after = 0, total = 0;
@@ -266,17 +282,17 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
     return absl::UnavailableError(
         absl::StrCat("the urgent context has ", groups.size(), " known compute groups, not one"));
   DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_after, &total), "cuMemGetInfo"));
-  DETSHARE_RETURN_IF_ERROR(SetSlice(primary.front(), OrdinarySlice::kShort));
   DETSHARE_RETURN_IF_ERROR(SetSlice(groups.front(), kUrgentSlice));
   Preemption preemption;
   preemption.latency_ns = kept.latency();
   if (!kept.known()) {
-    DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu).Run());
+    DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu, primary.front()).Run());
     preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
   }
+  DETSHARE_RETURN_IF_ERROR(SetSlice(primary.front(), OrdinarySlice::kShort));
   gpu.ordinary.slice = std::make_unique<OrdinarySlice>(
       [group = primary.front()](microseconds slice) { group.SetTimeSlice(slice).IgnoreError(); });
-  if (!shared) gpu.ordinary.slice->ShareWith([] { return false; });
+  if (daemon.proof.empty()) gpu.ordinary.slice->ShareWith([] { return false; });
   const OrdinarySlice::Call own(gpu.ordinary.slice.get());
   // Without holds, requests of many operations would be slower than without preemption.
   DETSHARE_ASSIGN_OR_RETURN(*holds, HoldPool::Create(gpu));
@@ -288,9 +304,9 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
 }  // namespace
 
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
-                           const std::string& proof, std::unique_ptr<HoldPool>* holds) {
-  KeptProof kept(proof);
-  absl::StatusOr<Preemption> done = SetUp(gpu, primary, kept, !proof.empty(), holds);
+                           const DaemonOnGpu& daemon, std::unique_ptr<HoldPool>* holds) {
+  KeptProof kept(daemon.proof);
+  absl::StatusOr<Preemption> done = SetUp(gpu, primary, daemon, kept, holds);
   if (done.ok()) {
     kept.Keep(done->latency_ns, "ns");
     return *std::move(done);
@@ -305,6 +321,7 @@ Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& pr
   kept.Keep(0, done.status().message());
   for (const ChannelGroup& group : primary)
     group.SetTimeSlice(OrdinarySlice::kDefault).IgnoreError();
+  gpu.claim = GpuClaim();
   Preemption none;
   none.reason = std::string(done.status().message());
   return none;

@@ -4,9 +4,11 @@
 // nothing while no other group has work. The urgent group gets a slice that is longer than its
 // bursts of work. Two groups with short slices that both have work would make no progress: the
 // hardware would only save and restore them. So a process has one ordinary group, several processes
-// of the daemon take turns (coroutine_runtime/device_turn.h), and no other process uses the GPU.
+// of the daemon take turns (coroutine_runtime/device_turn.h), and no other daemon has short slices on
+// the GPU (gpu_claim.h).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,14 +20,21 @@
 
 namespace detshare::cuda {
 
-// Creates a second context, and sets `gpu.urgent`, `*holds` and, with `proof`, `gpu.ordinary.slice`,
-// if urgent work then really stops ordinary work. Otherwise leaves the GPU as it was, and the result
-// has the reason. `primary`: the channel groups of the primary context. Takes about 0.3 s. Called before other threads use `gpu`.
-//
-// `proof`: a file that all processes of the daemon on this GPU name; "": there are no others. The
-// first process keeps its result there, and the others take it, because work of other processes
-// disturbs the proof. They wait for each other.
+// A daemon of which this process is one, as its processes tell it of one GPU.
+struct DaemonOnGpu {
+  uint64_t number = 0;  // as CudaOptions::daemon_number
+  std::string node;     // the GPU's device file; "": unknown
+  // A file for the result of the proof; "": this is the only process. The first process keeps its
+  // result there, and the others take it, because work of other processes disturbs the proof. They
+  // wait for each other.
+  std::string proof;
+};
+
+// Creates a second context, and sets `gpu.urgent`, `gpu.claim`, `gpu.ordinary.slice` and `*holds`, if no
+// other daemon claims the GPU and urgent work then really stops ordinary work. Otherwise leaves the
+// GPU as it was, and the result has the reason. `primary`: the channel groups of the primary
+// context. Takes about 0.3 s. Called before other threads use `gpu`.
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
-                           const std::string& proof, std::unique_ptr<HoldPool>* holds);
+                           const DaemonOnGpu& daemon, std::unique_ptr<HoldPool>* holds);
 
 }  // namespace detshare::cuda
