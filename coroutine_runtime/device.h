@@ -491,6 +491,8 @@ class Device {
   // gives way at once, and makes no progress beside such work. Takes a fraction of a millisecond. Does
   // nothing on a device without an urgent group. Any thread.
   virtual void KeepOrdinary(bool /*keep*/) {}
+  // The same, with time slices as long as those of programs on the device that are not the daemon's.
+  virtual void ShareOrdinary(bool /*share*/) {}
   // `others_work` tells whether other processes have work on the device. Null: nobody knows, so they
   // may have, as before the first call. The driver's own work in slow calls (CreatePartition, the
   // upload of code) belongs to no turn; the device lets it proceed beside others' work. Any thread

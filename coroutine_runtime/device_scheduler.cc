@@ -139,8 +139,10 @@ DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy>
   for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
   places_.push_back(std::move(whole));
   ranges_.push_back({});
-  if (device.urgent() != nullptr)
+  if (device.urgent() != nullptr) {
     board_->keep_ordinary = [&device](bool keep) { device.KeepOrdinary(keep); };
+    board_->share_ordinary = [&device](bool share) { device.ShareOrdinary(share); };
+  }
 }
 
 absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(

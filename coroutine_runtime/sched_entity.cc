@@ -58,6 +58,16 @@ void SchedBoard::RestrictUntil(int rank, Nanoseconds until, bool begins) {
   }
 }
 
+void SchedBoard::ShareOrdinary(Nanoseconds until) {
+  if (shared_until.exchange(until) == 0) share_ordinary(true);
+}
+
+void SchedBoard::EndSharing(Nanoseconds now) {
+  Nanoseconds until = shared_until.load(std::memory_order_relaxed);
+  if (until != 0 && until < now && shared_until.compare_exchange_strong(until, 0))
+    share_ordinary(false);
+}
+
 bool SchedBoard::EnterTurn(bool preempting, uint64_t group) {
   constexpr uint64_t kCount = (uint64_t{1} << kCountBits) - 1;
   std::atomic<uint64_t>& turn = turns[preempting];
@@ -410,19 +420,21 @@ bool SchedEntity::MayBeStopped() const {
 }
 
 void SchedEntity::GuardProgress(bool ordinary) {
-  const Nanoseconds now = ordinary ? clock_.NowNanoseconds() : 0;
-  if (!ordinary || completions_ != seen_completions_ || stands_since_ == 0 ||
-      (!keeps_ordinary_ && !MayBeStopped())) {
-    seen_completions_ = completions_;
-    stands_since_ = now;
+  using Need = ProgressGuard::Need;
+  if (!ordinary) {
+    progress_.Reset();
     KeepOrdinary(false);
     return;
   }
-  if (keeps_ordinary_ || (assignment_.shares_device && !device_turn_.inside())) return;
-  const Nanoseconds least = now < starved_until_ ? kStarvedAgain : kStarved;
-  if (now - stands_since_ < std::max(least, policy::Times(in_flight_, kLate))) return;
-  starved_until_ = now + policy::kSecond;
-  KeepOrdinary(true);
+  const Nanoseconds now = clock_.NowNanoseconds();
+  const Need need = progress_.Look(now, completions_, in_flight_, MayBeStopped(),
+                                   assignment_.shares_device && !device_turn_.inside());
+  KeepOrdinary(need == Need::kKeep);
+  if (need == Need::kShare) {
+    board_.ShareOrdinary(progress_.share_until());
+  } else {
+    board_.EndSharing(now);
+  }
 }
 
 void SchedEntity::KeepOrdinary(bool keep) {
@@ -448,7 +460,7 @@ void SchedEntity::Forget() {
   parked_ = 0;
   pass_ = false;
   SetInFlight(0);
-  stands_since_ = 0;
+  progress_.Reset();
   KeepOrdinary(false);
   NoteUnknown(false);
   NoteUrgent(false, true);

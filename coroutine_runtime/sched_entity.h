@@ -23,6 +23,7 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_turn.h"
 #include "coroutine_runtime/durations.h"
+#include "coroutine_runtime/progress_guard.h"
 #include "coroutine_runtime/scheduler_state.h"
 #include "coroutine_runtime/token_clock.h"
 #include "coroutine_runtime/trace_reference.h"
@@ -64,9 +65,13 @@ struct alignas(64) SchedBoard {
   // looked. Relaxed, as `busy`.
   std::atomic<int> urgent{0};
 
-  // Device::KeepOrdinary of the device; empty if the device cannot preempt. Set before there are
-  // entities.
-  std::function<void(bool)> keep_ordinary;
+  // Device::KeepOrdinary and Device::ShareOrdinary of the device; empty if the device cannot preempt.
+  // Set before there are entities.
+  std::function<void(bool)> keep_ordinary, share_ordinary;
+
+  // Until when ordinary work shares the device with programs that the daemon does not serve; 0: it does
+  // not. Who changes it from or to 0 calls share_ordinary(). It publishes nothing else.
+  std::atomic<Nanoseconds> shared_until{0};
 
   // A coroutine of some rank begins or ends to have work: adds `change`, which One() gives.
   void AddBusy(uint64_t change) {
@@ -76,6 +81,11 @@ struct alignas(64) SchedBoard {
   // Counts a coroutine of the group. Returns false, and counts nothing, if another group is there.
   bool EnterTurn(bool preempting, uint64_t group);
   void LeaveTurn(bool preempting) { turns[preempting].fetch_sub(1, std::memory_order_release); }
+
+  // Ordinary work shares the device until then, and until a worker with such work sees that the time is
+  // over.
+  void ShareOrdinary(Nanoseconds until);
+  void EndSharing(Nanoseconds now);
 
   static uint64_t One(int rank) { return uint64_t{1} << (8 * rank); }
   // Whether a coroutine of a rank below `rank` has work.
@@ -339,19 +349,13 @@ class alignas(64) SchedEntity {
   Partition& ChooseByLimits(Kind kind);
   void PublishTokens();
   void SetWorking(bool working);
-  // Lets ordinary work that makes no progress keep the device until it does. Urgent work that has the
-  // device all the time may wait for it.
+  // Gives ordinary work that makes no progress what it needs (progress_guard.h).
   void GuardProgress(bool ordinary);
   // Whether there is work that may stop ordinary work: urgent work, also of this session, or work of
   // lower ranks, or of any rank if there is no lower one.
   bool MayBeStopped() const;
   void KeepOrdinary(bool keep);
 
-  // Ordinary work makes no progress if it takes this long, and this many times its estimate. Where that
-  // was so in the last second, the shorter time counts. It is longer than most requests of urgent work.
-  static constexpr Nanoseconds kStarved = 100 * policy::kMillisecond;
-  static constexpr Nanoseconds kStarvedAgain = 25 * policy::kMillisecond;
-  static constexpr double kLate = 4;
   static constexpr Nanoseconds kPassEffect = 25 * policy::kMillisecond;
   static constexpr Nanoseconds kRequestPause = policy::kMillisecond;
   static constexpr uint32_t kManyOperations = 8;
@@ -390,13 +394,10 @@ class alignas(64) SchedEntity {
   bool urgent_there_ = false, urgent_unknown_ = false;
   std::array<bool, 2> entered_{};
   std::array<uint64_t, 2> entered_as_{};
-  // For GuardProgress(): how often work was completed, at all and when it looked last, and since when
-  // it sees the same work in flight; 0: none.
-  uint64_t completions_ = 0, seen_completions_ = 0;
-  Nanoseconds stands_since_ = 0;
+  ProgressGuard progress_;
+  uint64_t completions_ = 0;  // how often work was completed
   bool keeps_ordinary_ = false;
-  Nanoseconds starved_until_ = 0;  // until when kStarvedAgain counts
-  bool working_ = false;           // counted in board_.busy, with counted_rank_
+  bool working_ = false;  // counted in board_.busy, with counted_rank_
   int counted_rank_ = 0;
   bool news_ = false;
   uint32_t since_move_ = 0, next_place_ = 0;

@@ -68,10 +68,11 @@ struct Entity {
 };
 
 struct GuardedEntity : Entity {
-  int keepers = 0;
+  int keepers = 0, sharers = 0;
 
   GuardedEntity() {
     board.keep_ordinary = [this](bool keep) { keepers += keep ? 1 : -1; };
+    board.share_ordinary = [this](bool share) { sharers += share ? 1 : -1; };
     Publish(Assignment());
     board.busy += SchedBoard::One(0);  // a coroutine that goes first has work
   }
@@ -126,9 +127,42 @@ TEST_CASE_METHOD(GuardedEntity, "Work makes progress in the pauses of work that 
   CHECK(KeptAfter(300) == 300);
   SECTION("until that has no pause any more") { board.busy += SchedBoard::One(0); }
   SECTION("until there is urgent work, whatever its rank") { board.urgent = 1; }
-  CHECK(KeptAfter(1000) == 99);  // the last pause was a millisecond ago
+  CHECK(KeptAfter(1000) == 100);
   entity.Forget();
   CHECK(keepers == 0);
+}
+
+TEST_CASE_METHOD(GuardedEntity,
+                 "Work that only programs outside of the daemon can stop shares the device") {
+  board.busy -= SchedBoard::One(0);
+  SchedEntity other(board, durations, clock, [] {});
+  const auto look = [&](int times, bool proceeds = false) {
+    for (int i = 0; i < times; ++i) {
+      if (proceeds) {
+        entity.Completed(policy::kMillisecond);
+        entity.Started(policy::kMillisecond, true);
+      }
+      entity.Proceed(true);
+      clock.Advance(policy::kMillisecond);
+    }
+  };
+  entity.Started(policy::kMillisecond, true);
+  look(100);
+  CHECK(sharers == 0);
+  look(1);
+  CHECK(sharers == 1);
+  look(2000, /*proceeds=*/true);  // for twenty times as long as it stood still
+  CHECK(sharers == 1);
+  SECTION("until the time is over") { look(2, /*proceeds=*/true); }
+  SECTION("until work of another session sees that the time is over") {
+    entity.Forget();
+    CHECK(sharers == 1);
+    clock.Advance(policy::kMillisecond);
+    other.Proceed(true);
+  }
+  CHECK(sharers == 0);
+  CHECK(keepers == 0);
+  entity.Forget();
 }
 
 TEST_CASE_METHOD(GuardedEntity, "Urgent work does not keep the device as ordinary work") {
@@ -331,7 +365,8 @@ struct BesideProcess {
   int stands_still = 0;
 
   BesideProcess() {
-    board.keep_ordinary = [this](bool keep) { stands_still += keep ? 1 : -1; };
+    board.keep_ordinary =
+        board.share_ordinary = [this](bool keep) { stands_still += keep ? 1 : -1; };
     clock.Advance(policy::kSecond);
     peers.own_id = 1;
     AddPeer(peers, 2, other);

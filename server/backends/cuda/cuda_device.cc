@@ -124,6 +124,10 @@ void CudaDevice::KeepOrdinary(bool keep) {
   if (context_->ordinary.slice != nullptr) context_->ordinary.slice->Keep(keep);
 }
 
+void CudaDevice::ShareOrdinary(bool share) {
+  if (context_->ordinary.slice != nullptr) context_->ordinary.slice->Share(share);
+}
+
 void CudaDevice::ShareWith(std::function<bool()> others_work) {
   if (context_->ordinary.slice != nullptr)
     context_->ordinary.slice->ShareWith(std::move(others_work));

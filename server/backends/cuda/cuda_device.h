@@ -33,6 +33,7 @@ class CudaDevice final : public Device {
   Partition& whole() override { return *whole_; }
   Partition* urgent() override { return urgent_.get(); }
   void KeepOrdinary(bool keep) override;
+  void ShareOrdinary(bool share) override;
   void ShareWith(std::function<bool()> others_work) override;
   absl::StatusOr<std::unique_ptr<GroupHold>> CreateHold() override;
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override;

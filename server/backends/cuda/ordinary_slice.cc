@@ -15,6 +15,12 @@ void OrdinarySlice::Keep(bool keep) {
   Apply();
 }
 
+void OrdinarySlice::Share(bool share) {
+  const MutexLock lock(&mutex_);
+  sharers_ += share ? 1 : -1;
+  Apply();
+}
+
 bool OrdinarySlice::Begin() {
   const MutexLock lock(&mutex_);
   if (others_work_ && !others_work_()) return false;
@@ -30,7 +36,9 @@ void OrdinarySlice::End() {
 }
 
 void OrdinarySlice::Apply() {
-  const std::chrono::microseconds slice = keepers_ > 0 || calls_ > 0 ? kLonger : kShort;
+  const std::chrono::microseconds slice = sharers_ > 0                 ? kDefault
+                                          : keepers_ > 0 || calls_ > 0 ? kLonger
+                                                                       : kShort;
   if (std::exchange(now_, slice) != slice) set_(slice);
 }
 

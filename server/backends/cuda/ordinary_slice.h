@@ -14,6 +14,7 @@
 //     500 us       | calls of the driver run and other processes have work
 //                  | the process has its turn beside work that overruns, or its work stands still
 //                  | (Keep)
+//     2,048 us     | programs that are not the daemon's have work (Share)
 //
 // Threading: any thread. Each change of the slice takes some 100 us.
 #pragma once
@@ -47,6 +48,8 @@ class OrdinarySlice {
 
   // As Device::KeepOrdinary(). The slice is longer while anybody keeps the device.
   void Keep(bool keep);
+  // The same as Device::ShareOrdinary().
+  void Share(bool share);
 
   // A call of the driver whose work belongs to no turn, while the object exists.
   class Call {
@@ -74,6 +77,7 @@ class OrdinarySlice {
   Mutex mutex_;
   std::function<bool()> others_work_ ABSL_GUARDED_BY(mutex_);
   int keepers_ ABSL_GUARDED_BY(mutex_) = 0;
+  int sharers_ ABSL_GUARDED_BY(mutex_) = 0;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
   std::chrono::microseconds now_ ABSL_GUARDED_BY(mutex_) = kShort;
 };

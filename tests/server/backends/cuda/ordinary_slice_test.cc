@@ -54,6 +54,18 @@ TEST_CASE("a call changes nothing while the others are known to have no work") {
   CHECK(recorded.Take() == Slices{OrdinarySlice::kLonger, OrdinarySlice::kShort});
 }
 
+TEST_CASE("work that shares the device has the driver's slice, also while it keeps the device") {
+  Recorded recorded;
+  recorded.slice.Keep(true);
+  recorded.slice.Share(true);
+  CHECK(recorded.Take() == Slices{OrdinarySlice::kLonger, OrdinarySlice::kDefault});
+  { const OrdinarySlice::Call call(&recorded.slice); }
+  recorded.slice.Keep(false);
+  CHECK(recorded.Take().empty());
+  recorded.slice.Share(false);
+  CHECK(recorded.Take() == Slices{OrdinarySlice::kShort});
+}
+
 TEST_CASE("a process that keeps the device has its longer slice through its calls") {
   Recorded recorded;
   recorded.slice.Keep(true);
