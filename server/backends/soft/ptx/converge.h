@@ -15,6 +15,10 @@ void Converge(Context& c, const Instr& in, uint32_t mask, bool same_pc, F f) {
   if (in.e == kNoOperand) return f(mask);
   Warp& warp = *c.warp;
   const uint32_t* members = c.Src<uint32_t>(in.e);
+  // Mostly all lanes wait for all. The compiler compares them in vectors.
+  uint32_t missing = ~mask;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) missing |= ~members[lane];
+  if (missing == 0) return f(mask);
   uint32_t left = mask;
   while (left != 0) {
     const uint32_t wanted = members[FirstLane(left)];

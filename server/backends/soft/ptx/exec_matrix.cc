@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -8,6 +7,7 @@
 #include "server/backends/soft/ptx/matrix_math.h"
 #include "server/backends/soft/ptx/matrix_ops.h"
 #include "server/backends/soft/ptx/memory_access.h"
+#include "server/backends/soft/ptx/transpose.h"
 
 namespace detshare::soft::ptx {
 namespace {
@@ -149,90 +149,77 @@ bool ForLines(Context& c, const Instr& in, const MatrixShape& shape, uint32_t si
   return true;
 }
 
-// The usual length is a constant for the compiler.
+// The sides of fragments are constants for the compiler, which copies so little faster than memcpy().
 template <class T>
 void CopyLine(void* to, const void* from, uint32_t length) {
-  if (length == 16) {
-    std::memcpy(to, from, 16 * sizeof(T));
-  } else {
-    std::memcpy(to, from, length * sizeof(T));
+  switch (length) {
+    case 4:
+      std::memcpy(to, from, 4 * sizeof(T));
+      return;
+    case 8:
+      std::memcpy(to, from, 8 * sizeof(T));
+      return;
+    case 16:
+      std::memcpy(to, from, 16 * sizeof(T));
+      return;
+    default:
+      std::memcpy(to, from, length * sizeof(T));
   }
 }
 
-// Where memory has the elements of a row-major matrix whose lines lie there without gaps.
-class MemoryPlaces {
- public:
-  explicit MemoryPlaces(const MatrixShape& shape)
-      : by_columns_(shape.saturate),
-        rows_(shape.m),
-        in_row_(shape.n - 1u),
-        row_bits_(static_cast<uint32_t>(std::countr_zero(shape.n))) {}
-  // Calls f(lane, place) for each lane, which has element `first` + lane.
-  template <class F>
-  void ForLanes(uint32_t first, F f) const {
-    if (by_columns_ && rows_ == 16 && in_row_ == 15) {
-      // The usual shape: constants for the compiler.
-      for (uint32_t row = 0; row < 2; ++row)
-        for (uint32_t i = 0; i < 16; ++i) f(16 * row + i, 16 * i + first / 16 + row);
-    } else if (by_columns_) {
-      for (uint32_t lane = 0; lane < kLanes; ++lane) {
-        const uint32_t element = first + lane;
-        f(lane, (element & in_row_) * rows_ + (element >> row_bits_));
-      }
-    } else {
-      for (uint32_t lane = 0; lane < kLanes; ++lane) f(lane, first + lane);
-    }
-  }
-
- private:
-  const bool by_columns_;
-  const uint32_t rows_, in_row_, row_bits_;  // rows have a power of two of elements
-};
+// Row-major, without gaps.
+template <class T>
+using Elements = T[kMaxMatrixSide * kMaxMatrixSide];
 
 // T: an element in memory. Lane: in a register.
 template <class T, class Lane>
 void LoadMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
-  T matrix[kMaxMatrixSide * kMaxMatrixSide];
+  Elements<T> lines, transposed;
   const bool read = ForLines(c, in, shape, sizeof(T), false,
                              [&](const uint8_t* p, uint32_t line, uint32_t length) {
-                               CopyLine<T>(matrix + line * length, p, length);
+                               CopyLine<T>(lines + line * length, p, length);
                              });
   if (!read) return;
+  const bool by_columns = shape.saturate;
+  if (by_columns) Transpose(lines, shape.n, shape.m, transposed);
+  const T* next = by_columns ? transposed : lines;
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
   constexpr uint32_t kPer = sizeof(Lane) / sizeof(T);
   const uint32_t distinct = uint32_t{shape.m} * shape.n / (kLanes * kPer);
-  const MemoryPlaces places(shape);
   for (uint32_t r = 0; r < in.count; ++r) {
+    Lane* const to = c.Dst<Lane>(registers[r]);
     // A fragment may hold its matrix several times.
     if (r >= distinct) {
-      std::memcpy(c.Dst<Lane>(registers[r]), c.Src<Lane>(registers[r - distinct]),
-                  kLanes * sizeof(Lane));
+      std::memcpy(to, c.Src<Lane>(registers[r - distinct]), kLanes * sizeof(Lane));
       continue;
     }
-    Lane words[kLanes] = {};
-    for (uint32_t j = 0; j < kPer; ++j) {
-      places.ForLanes((r * kPer + j) * kLanes, [&](uint32_t lane, uint32_t place) {
-        words[lane] |= Lane{matrix[place]} << 8 * sizeof(T) * j;
-      });
+    Lane words[kLanes];
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      Lane word = next[lane];
+      for (uint32_t j = 1; j < kPer; ++j)
+        word |= Lane{next[j * kLanes + lane]} << 8 * sizeof(T) * j;
+      words[lane] = word;
     }
-    std::memcpy(c.Dst<Lane>(registers[r]), words, sizeof(words));
+    std::memcpy(to, words, sizeof(words));
+    next += kPer * kLanes;
   }
 }
 
 template <class T, class Lane>
 void StoreMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
-  T matrix[kMaxMatrixSide * kMaxMatrixSide];
+  Elements<T> matrix, transposed;
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
-  const MemoryPlaces places(shape);
   ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.a, in.count,
                   [&](uint32_t r, uint32_t j, uint32_t first) {
                     const Lane* const lanes = c.Dst<Lane>(registers[r]);
-                    places.ForLanes(first, [&](uint32_t lane, uint32_t place) {
-                      matrix[place] = static_cast<T>(lanes[lane] >> 8 * sizeof(T) * j);
-                    });
+                    for (uint32_t lane = 0; lane < kLanes; ++lane)
+                      matrix[first + lane] = static_cast<T>(lanes[lane] >> 8 * sizeof(T) * j);
                   });
+  const bool by_columns = shape.saturate;
+  if (by_columns) Transpose(matrix, shape.m, shape.n, transposed);
+  const T* const lines = by_columns ? transposed : matrix;
   ForLines(c, in, shape, sizeof(T), true, [&](uint8_t* p, uint32_t line, uint32_t length) {
-    CopyLine<T>(p, matrix + line * length, length);
+    CopyLine<T>(p, lines + line * length, length);
   });
 }
 

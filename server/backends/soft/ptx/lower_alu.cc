@@ -62,6 +62,8 @@ ExecFn SelectVectorConvert(Type dst, Type src, uint32_t aux) {
         return nullptr;
     }
   }
+  if (dst == Type::kTF32 && src == Type::kF32 && rounding == Rounding::kRna)
+    return SelectVectorOp(VectorOp::kToNearestAway, dst, {});
   if (rounding != Rounding::kNone && rounding != Rounding::kRn) return nullptr;
   switch (src) {
     case Type::kS32:

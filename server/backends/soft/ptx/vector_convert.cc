@@ -53,6 +53,14 @@ struct OpToS32 {
   }
 };
 
+// As ConvertToTf32 (exec_convert.cc) with rna.
+struct OpToTf32 {
+  static uint32_t Do(uint32_t v) {
+    const bool finite = (v & 0x7f800000u) != 0x7f800000u;
+    return (v + (finite ? 0x1000u : 0u)) & ~0x1fffu;
+  }
+};
+
 ExecFn SelectToFloat(VectorOp op) {
   switch (op) {
     case VectorOp::kFromS32:
@@ -108,6 +116,8 @@ ExecFn SelectConvert(VectorOp op, Type t) {
       return SelectToS32(op);
     case Type::kF16:
       return op == VectorOp::kFromF32 ? Map1<uint32_t, float, OpToF16> : nullptr;
+    case Type::kTF32:
+      return op == VectorOp::kToNearestAway ? Map1<uint32_t, uint32_t, OpToTf32> : nullptr;
     default:
       return nullptr;
   }

@@ -90,6 +90,23 @@ void DecodeHalves(const void* reg, uint32_t j, double* values) {
 #endif
 }
 
+// Converts the floats with the bits of `mask` of each word, shifted to the left.
+void DecodeFloats(const void* reg, int shift, uint32_t mask, double* values) {
+#ifdef DETSHARE_AVX2_INTRINSICS
+  const __m128i left = _mm_cvtsi32_si128(shift);
+  for (uint32_t i = 0; i < kLanes; i += 8) {
+    const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(reg) + i / 8);
+    const __m256 floats = _mm256_castsi256_ps(
+        _mm256_and_si256(_mm256_sll_epi32(words, left), _mm256_set1_epi32(static_cast<int>(mask))));
+    _mm256_storeu_pd(values + i, _mm256_cvtps_pd(_mm256_castps256_ps128(floats)));
+    _mm256_storeu_pd(values + i + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(floats, 1)));
+  }
+#else
+  DecodeLanes<uint32_t>(reg, values,
+                        [=](uint32_t v) { return std::bit_cast<float>(v << shift & mask); });
+#endif
+}
+
 void Decode(Type type, const void* reg, uint32_t j, double* values) {
   switch (type) {
     case Type::kF64:
@@ -97,13 +114,11 @@ void Decode(Type type, const void* reg, uint32_t j, double* values) {
     case Type::kF16:
       return DecodeHalves(reg, j, values);
     case Type::kBF16:
-      return DecodeLanes<uint32_t>(reg, values,
-                                   [=](uint32_t v) { return FromBF16(v >> 16 * j & 0xffff); });
+      return DecodeFloats(reg, j == 0 ? 16 : 0, ~0xffffu, values);
     case Type::kTF32:
-      return DecodeLanes<uint32_t>(reg, values,
-                                   [](uint32_t v) { return std::bit_cast<float>(v & ~0x1fffu); });
+      return DecodeFloats(reg, 0, ~0x1fffu, values);
     case Type::kF32:
-      return DecodeLanes<float>(reg, values, [](float v) { return v; });
+      return DecodeFloats(reg, 0, ~0u, values);
     case Type::kS8:
       return DecodeLanes<uint32_t>(reg, values,
                                    [=](uint32_t v) { return static_cast<int8_t>(v >> 8 * j); });

@@ -91,6 +91,8 @@ enum class VectorOp : uint8_t {
   kToZero,
   kToLower,
   kToHigher,
+  // From f32 to the type tf32; ties go away from zero.
+  kToNearestAway,
   kPack2x16,
   kPack2x32,
   kPack2x64,

@@ -349,6 +349,18 @@ uint16_t NearestBF16(long double v) {
   return static_cast<uint16_t>(sign | std::bit_cast<uint32_t>(rounded) >> 16);
 }
 
+TEST_CASE("Conversions to tf32 round to ten bits of mantissa") {
+  const auto finite = [](float a) { return std::isfinite(a); };
+  const auto bits = [](float a) { return std::bit_cast<uint32_t>(a); };
+  Check1<uint32_t, float>("cvt.rna.tf32.f32 %o, %a;",
+                          [&](float a) { return (bits(a) + (finite(a) ? 0x1000 : 0)) & ~0x1fffu; });
+  Check1<uint32_t, float>("cvt.rn.tf32.f32 %o, %a;", [&](float a) {
+    return (bits(a) + (finite(a) ? 0xfff + (bits(a) >> 13 & 1) : 0)) & ~0x1fffu;
+  });
+  Check1<uint32_t, float>("cvt.rz.tf32.f32 %o, %a;",
+                          [&](float a) -> uint32_t { return bits(a) & ~0x1fffu; });
+}
+
 TEST_CASE("bf16 arithmetic rounds once, to nearest even") {
   const auto widen = [](uint16_t v) -> long double {
     return std::bit_cast<float>(static_cast<uint32_t>(v) << 16);
