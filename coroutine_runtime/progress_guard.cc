@@ -9,7 +9,7 @@ namespace detshare {
 ProgressGuard::Need ProgressGuard::Look(Nanoseconds now, uint64_t completions,
                                         Nanoseconds in_flight, bool may_be_stopped, bool waits) {
   if (completions != seen_ || since_ == 0) {
-    const bool confirmed = stood_ != 0 && since_ != 0 && now <= share_until_;
+    const bool confirmed = stood_ != 0 && now <= share_until_;
     if (confirmed) {
       share_until_ = now + std::max(kShared, policy::Times(stood_, kSharedTimes));
       starved_until_ = share_until_ + policy::kSecond;

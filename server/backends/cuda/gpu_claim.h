@@ -20,9 +20,9 @@ namespace detshare::cuda {
 class GpuClaim {
  public:
   // Claims the GPU for the daemon `owner`, all of whose processes have the same number; 0: this process
-  // is the only one. Returns Unavailable if a process of another owner claims it. Two owners that claim it at the same moment
-  // may both be refused. If `node` cannot be opened or locked, no other daemon can be
-  // seen, and the claim is empty.
+  // is the only one. `node` is the GPU's device file. Returns Unavailable if a process of another owner
+  // claims the GPU. Two owners that claim it at the same moment may both be refused. If `node` cannot be
+  // opened or locked, no other daemon can be seen, and the claim is empty.
   static absl::StatusOr<GpuClaim> Take(const std::string& node, uint64_t owner);
 
   GpuClaim() = default;

@@ -238,6 +238,8 @@ class KeptProof {
   // In nanoseconds; 0: urgent work does not preempt, for reason().
   int64_t latency() const { return latency_ns_; }
   const std::string& reason() const { return reason_; }
+  // The next result replaces the one before.
+  void Forget() { known_ = false; }
   void Keep(int64_t latency_ns, absl::string_view reason) {
     if (file_ < 0 || known_) return;
     const std::string text = absl::StrCat(latency_ns, " ", reason.substr(0, kMaxText - 32));
@@ -255,13 +257,19 @@ class KeptProof {
 };
 
 absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
-                                 const DaemonOnGpu& daemon, const KeptProof& kept,
+                                 const DaemonOnGpu& daemon, KeptProof& kept,
                                  std::unique_ptr<HoldPool>* holds) {
   if (kept.known() && kept.latency() <= 0) return absl::UnavailableError(kept.reason());
   if (primary.size() != 1)
     return absl::UnavailableError(
         absl::StrCat("the primary context has ", primary.size(), " known compute groups, not one"));
-  DETSHARE_ASSIGN_OR_RETURN(gpu.claim, GpuClaim::Take(daemon.node, daemon.number));
+  absl::StatusOr<GpuClaim> claim = GpuClaim::Take(daemon.node, daemon.number);
+  if (!claim.ok()) {
+    // So no process of this daemon has short slices now. Beside this one, none may have them later.
+    kept.Forget();
+    return claim.status();
+  }
+  gpu.claim = *std::move(claim);
   const DriverApi& api = gpu.api;
   gpu.Enter();
   size_t free_before = 0, free_after = 0, total = 0;
