@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cinttypes>
@@ -28,23 +29,6 @@ namespace {
 
 constexpr uint64_t kPageMask = kPageBytes - 1;
 
-// Maps the daemon's file at `address` (0: anywhere). Returns null with errno on failure.
-void* MapFile(const wire::cuMemHostAlloc_Reply& file, uint64_t address, int protection) {
-  const int fd = session().OpenFile("pinned." + std::to_string(file.file));
-  if (fd < 0) return nullptr;
-  void* const wanted = reinterpret_cast<void*>(address);
-  void* mapped = mmap(wanted, file.file_bytes, protection,
-                      MAP_SHARED | (address != 0 ? MAP_FIXED_NOREPLACE : 0), fd, 0);
-  const int saved = errno;
-  close(fd);
-  if (mapped != MAP_FAILED && address != 0 && mapped != wanted) {
-    munmap(mapped, file.file_bytes);  // a kernel without MAP_FIXED_NOREPLACE
-    mapped = MAP_FAILED;
-  }
-  errno = saved;
-  return mapped == MAP_FAILED ? nullptr : mapped;
-}
-
 CUresult MakeFile(Context& context, uint64_t bytes, wire::cuMemHostAlloc_Reply* file) {
   const ContextId id = context.id.load(std::memory_order_acquire);
   const CUresult result = session().Call(Op::cuMemHostAlloc, context.device, id,
@@ -57,6 +41,62 @@ CUresult MakeFile(Context& context, uint64_t bytes, wire::cuMemHostAlloc_Reply* 
 CUresult GiveBack(const Context& context, uint64_t window) {
   return session().Call(Op::cuMemFreeHost, context.device,
                         context.id.load(std::memory_order_acquire), wire::cuMemFreeHost{window});
+}
+
+using Block = PiecePool::Block;
+
+CUresult MakeBlock(Context& context, uint64_t bytes, Block* block) {
+  wire::cuMemHostAlloc_Reply file{};
+  const CUresult result = MakeFile(context, bytes, &file);
+  if (result != CUDA_SUCCESS) return result;
+  *block = {file.address, file.file_bytes};
+  if (MapPinnedFile(file.file, file.address, file.file_bytes)) return CUDA_SUCCESS;
+  GiveBack(context, file.address);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// As with NVIDIA's driver, pinned and managed memory have no block in common.
+struct HostPieces {
+  PiecePool pinned{MakeBlock}, managed{MakeBlock};
+  PiecePool registered{MakeBlock};  // all of them are whole pages
+};
+
+HostPieces& host_pieces() {
+  static HostPieces* const all = new HostPieces;
+  return *all;
+}
+
+PiecePool& PiecesOf(MemoryKind kind) {
+  if (kind == MemoryKind::kManaged) return host_pieces().managed;
+  return kind == MemoryKind::kRegistered ? host_pieces().registered : host_pieces().pinned;
+}
+
+// The number of files of a session is limited. So blocks grow with the memory that the program has, and a
+// program that has many large allocations gets the later ones as pieces, too.
+constexpr uint32_t kOwnBlocks = 64;
+constexpr uint64_t kBlocksAtLeast = 16;
+// Of allocations that are no pieces. Relaxed: they only choose between the two ways.
+std::atomic<uint32_t> own_blocks{0};
+std::atomic<uint64_t> host_bytes{0};  // of all allocations
+
+bool IsSmall(uint64_t bytes) { return bytes <= PiecePool::kSmallBytes; }
+
+bool HasOwnBlock(uint64_t bytes) {
+  return !IsSmall(bytes) && own_blocks.load(std::memory_order_relaxed) < kOwnBlocks;
+}
+
+CUresult AllocatePiece(Context& context, MemoryKind kind, uint64_t bytes, PiecePool::Piece* piece) {
+  const uint64_t growing = host_bytes.load(std::memory_order_relaxed) / kBlocksAtLeast;
+  const uint64_t least = IsSmall(bytes) ? std::max(growing, PiecePool::kBlockBytes) : growing;
+  const CUresult result = PiecesOf(kind).Allocate(context, bytes, least, piece);
+  // There may be room for this piece alone.
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? PiecesOf(kind).Allocate(context, bytes, bytes, piece)
+                                            : result;
+}
+
+void Count(const Allocation& allocation, int change) {
+  own_blocks.fetch_add(allocation.piece ? 0 : change, std::memory_order_relaxed);
+  host_bytes.fetch_add(change * allocation.bytes, std::memory_order_relaxed);
 }
 
 // A mapping that the program shares with other processes.
@@ -112,11 +152,15 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, SharedM
   *protection = -1;
   char line[4096 + 128];
   while (covered < address + bytes && fgets(line, sizeof(line), maps.get()) != nullptr) {
-    uint64_t start, end;
-    char permissions[5];
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, permissions) != 3) continue;
+    // Not sscanf(): a program with many registrations has as many lines.
+    char* rest;
+    const uint64_t start = strtoull(line, &rest, 16);
+    if (*rest != '-') continue;
+    const uint64_t end = strtoull(rest + 1, &rest, 16);
     if (end <= covered) continue;
     if (start > covered) return CUDA_ERROR_INVALID_VALUE;
+    char permissions[5] = {};
+    if (sscanf(rest, " %4s", permissions) != 1) continue;
     if (permissions[3] == 's') {
       // A private copy in its place would separate the program from the processes that it shares
       // the memory with.
@@ -135,21 +179,26 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, SharedM
 }
 
 // Copies [from, from + bytes) to `to` and moves that mapping over the range. Writes of other
-// threads into the edge pages during that time are lost. So the edge pages come last, one by one.
+// threads into the edge pages during that time are lost. So the edge pages come last, one by one. On
+// failure, what was not moved is unmapped.
 bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
-  const auto exchange = [&](uint64_t offset, uint64_t length) {
-    std::byte* const source = reinterpret_cast<std::byte*>(from + offset);
-    memcpy(to + offset, source, length);
-    return mremap(to + offset, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, source) != MAP_FAILED;
+  struct Part {
+    uint64_t offset, bytes;
   };
-  if (bytes <= 2 * kPageBytes) {
-    for (uint64_t offset = 0; offset < bytes; offset += kPageBytes) {
-      if (!exchange(offset, kPageBytes)) return false;
+  const Part middle{kPageBytes, bytes - std::min<uint64_t>(bytes, 2 * kPageBytes)},
+      first{0, kPageBytes}, last{bytes - kPageBytes, bytes > kPageBytes ? kPageBytes : 0};
+  bool exchanged = true;
+  for (const Part& part : {middle, first, last}) {
+    if (part.bytes == 0) continue;
+    if (exchanged) {
+      void* const pages = reinterpret_cast<void*>(from + part.offset);
+      memcpy(to + part.offset, pages, part.bytes);
+      exchanged = mremap(to + part.offset, part.bytes, part.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+                         pages) != MAP_FAILED;
     }
-    return true;
+    if (!exchanged) munmap(to + part.offset, part.bytes);
   }
-  return exchange(kPageBytes, bytes - 2 * kPageBytes) && exchange(0, kPageBytes) &&
-         exchange(bytes - kPageBytes, kPageBytes);
+  return exchanged;
 }
 
 // Replaces the allocation's mapping with ordinary memory of this process alone, with the same
@@ -222,6 +271,7 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
     GiveBack(context, body.address);
     return false;
   }
+  Count(allocation, 1);
   Allocation alias = allocation;
   alias.kind = MemoryKind::kRegisteredAlias;
   alias.address = allocation.gpu_address;
@@ -232,58 +282,27 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
 }  // namespace
 
 bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes) {
-  const wire::cuMemHostAlloc_Reply named{address, file_bytes, file, 0};
+  void* const wanted = reinterpret_cast<void*>(address);
+  void* mapped = MAP_FAILED;
+  errno = EINVAL;
   if (address % kPageBytes == 0 && file_bytes % kPageBytes == 0 &&
-      address - session().pinned_base() < session().pinned_bytes() &&
-      MapFile(named, address, PROT_READ | PROT_WRITE) != nullptr) {
-    return true;
+      address - session().pinned_base() < session().pinned_bytes()) {
+    const int fd = session().OpenFile("pinned." + std::to_string(file));
+    if (fd >= 0) {
+      mapped =
+          mmap(wanted, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+      const int saved = errno;
+      close(fd);
+      errno = saved;
+    }
   }
+  if (mapped == wanted) return true;
   Log(LogLevel::kError, "cannot map pinned memory at %#" PRIx64 ": %s", address, strerror(errno));
+  if (mapped != MAP_FAILED) munmap(mapped, file_bytes);  // a kernel without MAP_FIXED_NOREPLACE
   return false;
 }
 
 namespace {
-
-using Block = PiecePool::Block;
-
-CUresult MakeBlock(Context& context, uint64_t bytes, Block* block) {
-  wire::cuMemHostAlloc_Reply file{};
-  const CUresult result = MakeFile(context, bytes, &file);
-  if (result != CUDA_SUCCESS) return result;
-  *block = {file.address, file.file_bytes};
-  if (MapPinnedFile(file.file, file.address, file.file_bytes)) return CUDA_SUCCESS;
-  GiveBack(context, file.address);
-  return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-// As with NVIDIA's driver, pinned and managed memory have no block in common.
-struct HostPieces {
-  PiecePool pinned{MakeBlock}, managed{MakeBlock};
-};
-
-HostPieces& host_pieces() {
-  static HostPieces* const all = new HostPieces;
-  return *all;
-}
-
-PiecePool& PiecesOf(MemoryKind kind) {
-  return kind == MemoryKind::kManaged ? host_pieces().managed : host_pieces().pinned;
-}
-
-// The number of files of a session is limited. A program that has many large allocations gets the
-// later ones as pieces, too, of blocks that grow with the memory it has.
-constexpr uint32_t kOwnBlocks = 64;
-constexpr uint64_t kBlocksAtLeast = 16;
-// Of allocations that are no pieces. Relaxed: they only choose between the two ways.
-std::atomic<uint32_t> own_blocks{0};
-std::atomic<uint64_t> host_bytes{0};  // of all allocations
-
-bool IsPiece(const Allocation& allocation) { return allocation.mapping == 0; }
-
-void Count(const Allocation& allocation, int change) {
-  own_blocks.fetch_add(IsPiece(allocation) ? 0 : change, std::memory_order_relaxed);
-  host_bytes.fetch_add(change * allocation.bytes, std::memory_order_relaxed);
-}
 
 // Adds an allocation that is a block of its own, or a piece of one.
 void* AddHostMemory(const Context& context, MemoryKind kind, uint64_t address, uint64_t bytes,
@@ -299,6 +318,7 @@ void* AddHostMemory(const Context& context, MemoryKind kind, uint64_t address, u
   allocation.mapping = piece ? 0 : block.address;
   allocation.window = block.address;
   allocation.mapping_bytes = block.bytes;
+  allocation.piece = piece;
   Count(allocation, 1);
   pointers().Add(allocation);
   return reinterpret_cast<void*>(address);
@@ -318,24 +338,34 @@ CUresult AllocateHostBlock(Context& context, uint64_t bytes, uint32_t flags, voi
 CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
                             void** address) {
   PiecePool::Piece piece;
-  const bool small = bytes <= PiecePool::kSmallBytes;
-  const bool own = !small && own_blocks.load(std::memory_order_relaxed) < kOwnBlocks;
+  const bool own = HasOwnBlock(bytes);
   CUresult result;
   if (own) {
     result = MakeBlock(context, bytes, &piece.block);
     piece.address = piece.block.address;
   } else {
-    const uint64_t least = small ? PiecePool::kBlockBytes
-                                 : host_bytes.load(std::memory_order_relaxed) / kBlocksAtLeast;
-    result = PiecesOf(kind).Allocate(context, bytes, least, &piece);
-    // There may be room for this piece alone.
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-      result = PiecesOf(kind).Allocate(context, bytes, bytes, &piece);
+    result = AllocatePiece(context, kind, bytes, &piece);
   }
   if (result != CUDA_SUCCESS) return result;
   *address = AddHostMemory(context, kind, piece.address, bytes, flags, piece.block, !own);
   return CUDA_SUCCESS;
 }
+
+namespace {
+
+// Gives the pages of registered memory, which the program does not use any more, back to the daemon.
+CUresult GiveBackPages(const Allocation& allocation) {
+  uint64_t block = allocation.window;
+  if (allocation.piece) {
+    block = host_pieces().registered.Free(allocation.context, allocation.gpu_address & ~kPageMask,
+                                          allocation.mapping_bytes);
+    if (block == 0) return session().sticky_error();
+  }
+  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                        wire::cuMemFreeHost{block});
+}
+
+}  // namespace
 
 CUresult FreeHostBlockLater(void* address) {
   Allocation allocation;
@@ -351,10 +381,10 @@ CUresult FreeHostMemory(MemoryKind kind, uint64_t address) {
   Allocation allocation;
   if (!pointers().Take(address, kind, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   Count(allocation, -1);
-  if (IsPiece(allocation)) {
+  if (allocation.piece) {
     // Earlier work may still use it.
     SynchronizeContexts();
-    if (!PiecesOf(kind).Free(allocation.context, address, allocation.bytes))
+    if (PiecesOf(kind).Free(allocation.context, address, allocation.bytes) == 0)
       return session().sticky_error();
   }
   // Unmaps the memory before the daemon gives the address to another allocation. Work that still uses
@@ -363,6 +393,38 @@ CUresult FreeHostMemory(MemoryKind kind, uint64_t address) {
   return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
                         wire::cuMemFreeHost{allocation.window});
 }
+
+namespace {
+
+// Makes the pages for registered memory, whose `mapping` is known, and maps them at *mapped, from where the
+// caller moves them.
+CUresult MakePages(Context& context, Allocation* allocation, std::byte** mapped) {
+  const uint64_t bytes = allocation->mapping_bytes;
+  PiecePool::Piece piece;
+  allocation->piece = !HasOwnBlock(bytes);
+  const CUresult result = allocation->piece
+                              ? AllocatePiece(context, MemoryKind::kRegistered, bytes, &piece)
+                              : MakeBlock(context, bytes, &piece.block);
+  if (result != CUDA_SUCCESS) return result;
+  if (!allocation->piece) piece.address = piece.block.address;
+  allocation->window = piece.block.address;
+  allocation->gpu_address = piece.address + (allocation->address - allocation->mapping);
+  void* pages = reinterpret_cast<void*>(piece.address);
+  if (allocation->piece) {
+    // A block stays where it is. With a size of 0, mremap(2) maps its pages a second time.
+    pages = mremap(pages, 0, bytes, MREMAP_MAYMOVE);
+  } else if (piece.block.bytes > bytes) {
+    munmap(static_cast<std::byte*>(pages) + bytes, piece.block.bytes - bytes);
+  }
+  if (pages == MAP_FAILED) {
+    GiveBackPages(*allocation);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *mapped = static_cast<std::byte*>(pages);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
 
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags) {
   const uint64_t start = reinterpret_cast<uint64_t>(address);
@@ -386,41 +448,33 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
     return RememberRegistration(context, start, bytes, flags);
   }
   if (result != CUDA_SUCCESS) return result;
-  wire::cuMemHostAlloc_Reply file{};
-  result = MakeFile(context, end - first, &file);
-  if (result != CUDA_SUCCESS) return result;
-  auto* mapped = static_cast<std::byte*>(MapFile(file, 0, PROT_READ | PROT_WRITE));
-  if (mapped == nullptr) {
-    GiveBack(context, file.address);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   Allocation allocation;
   allocation.kind = MemoryKind::kRegistered;
   allocation.device = context.device;
   allocation.context = context.id.load(std::memory_order_relaxed);
   allocation.context_handle = context.handle.load(std::memory_order_relaxed);
   allocation.address = allocation.host_address = start;
-  allocation.gpu_address = file.address + (start - first);
   allocation.bytes = bytes;
   allocation.flags = flags;
   allocation.mapping = first;
   allocation.mapping_bytes = end - first;
-  allocation.window = file.address;
   allocation.protection = protection;
+  std::byte* mapped;
+  result = MakePages(context, &allocation, &mapped);
+  if (result != CUDA_SUCCESS) return result;
   // Recorded before the exchange, so that two threads cannot exchange the same pages.
   if (!pointers().AddUnlessOverlapping(allocation)) {
-    munmap(mapped, file.file_bytes);
-    GiveBack(context, file.address);
+    munmap(mapped, end - first);
+    GiveBackPages(allocation);
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
-  const bool exchanged = CopyAndExchange(first, mapped, end - first);
-  if (file.file_bytes > end - first)
-    munmap(mapped + (end - first), file.file_bytes - (end - first));
-  if (!exchanged) {
+  Count(allocation, 1);
+  if (!CopyAndExchange(first, mapped, end - first)) {
     Log(LogLevel::kError, "cannot exchange the pages of registered memory: %s", strerror(errno));
     pointers().Take(start, MemoryKind::kRegistered, &allocation);
+    Count(allocation, -1);
     MakeMappingPrivate(allocation);
-    GiveBack(context, file.address);
+    GiveBackPages(allocation);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if ((protection & PROT_WRITE) == 0)
@@ -446,8 +500,8 @@ CUresult UnregisterHostMemory(void* address) {
   // reuse the file as soon as it is told.
   SynchronizeContexts();
   UnmapHostMemory(allocation);
-  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
-                        wire::cuMemFreeHost{allocation.window});
+  Count(allocation, -1);
+  return GiveBackPages(allocation);
 }
 
 void UnmapHostMemory(const Allocation& allocation) {
@@ -461,11 +515,12 @@ void UnmapHostMemory(const Allocation& allocation) {
 
 void ForgetMemoryOf(ContextId context) {
   for (const Allocation& allocation : pointers().TakeContext(context)) {
-    if (allocation.kind != MemoryKind::kRegistered && !allocation.migrates) Count(allocation, -1);
+    if (allocation.window != 0 && !allocation.migrates) Count(allocation, -1);
     UnmapHostMemory(allocation);
   }
   host_pieces().pinned.Forget(context);
   host_pieces().managed.Forget(context);
+  host_pieces().registered.Forget(context);
 }
 
 void KeepRegisteredMemoryInChild() {

@@ -10,6 +10,9 @@
 // copy and exchange, that write is lost. The program's own address is not the GPU's;
 // cuMemHostGetDevicePointer returns the GPU's.
 //
+// Smaller allocations and registrations are pieces of larger files (PiecePool), because the number of a
+// session's files is limited.
+//
 // Memory that the program shares with other processes stays where it is. The daemon maps the same
 // file instead, if it can find the file (wire::cuMemHostRegister_v2 says which files it finds).
 // Otherwise the memory is registered by name only. So is memory that has a page in common with

@@ -79,6 +79,7 @@ bool AllocateMoving(Context& context, uint64_t bytes, Allocation* allocation) {
   if (bytes <= PiecePool::kSmallBytes) {
     if (managed_pieces().Allocate(context, bytes, PiecePool::kBlockBytes, &piece) != CUDA_SUCCESS)
       return false;
+    allocation->piece = true;
   } else {
     if (MapManaged(context, bytes, &piece.block) != CUDA_SUCCESS) return false;
     allocation->mapping = piece.address = piece.block.address;
@@ -101,8 +102,7 @@ CUresult FreeMoving(CUdeviceptr address) {
   if (!pointers().Take(address, MemoryKind::kManaged, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   // The pages are gone with the mapping, and earlier work may still use them.
   SynchronizeContexts();
-  const bool piece = allocation.mapping == 0;
-  if (piece && !managed_pieces().Free(allocation.context, address, allocation.bytes))
+  if (allocation.piece && managed_pieces().Free(allocation.context, address, allocation.bytes) == 0)
     return session().sticky_error();
   UnmapHostMemory(allocation);
   return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,

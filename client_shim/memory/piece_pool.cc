@@ -67,22 +67,23 @@ CUresult PiecePool::Allocate(Context& context, uint64_t bytes, uint64_t block_by
   return CUDA_SUCCESS;
 }
 
-bool PiecePool::Free(ContextId context, uint64_t address, uint64_t bytes) {
+uint64_t PiecePool::Free(ContextId context, uint64_t address, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto own = chunks_.find(context);
-  if (own == chunks_.end()) return false;  // the context ends
+  if (own == chunks_.end()) return 0;  // the context ends
   std::vector<Chunk>& chunks = own->second;
   const auto chunk = std::find_if(chunks.begin(), chunks.end(), [address](const Chunk& one) {
     return address - one.block.address < one.block.bytes;
   });
-  if (chunk == chunks.end()) return false;
+  if (chunk == chunks.end()) return 0;
   chunk->Give(address, InUnits(bytes));
-  if (!chunk->empty()) return false;
+  if (!chunk->empty()) return 0;
   const auto stays = [](const Chunk& one) { return one.empty() && one.block.bytes == kBlockBytes; };
-  if (std::count_if(chunks.begin(), chunks.end(), stays) == 1 && stays(*chunk)) return false;
-  Unmap(chunk->block);
+  if (std::count_if(chunks.begin(), chunks.end(), stays) == 1 && stays(*chunk)) return 0;
+  const Block block = chunk->block;
+  Unmap(block);
   chunks.erase(chunk);
-  return true;
+  return block.address;
 }
 
 void PiecePool::Forget(ContextId context) {

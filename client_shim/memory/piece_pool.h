@@ -34,9 +34,10 @@ class PiecePool {
   // Allocates a piece. If no block has room, makes one of `block_bytes` or more. Errors are those of
   // MakeBlock.
   CUresult Allocate(Context& context, uint64_t bytes, uint64_t block_bytes, Piece* piece);
-  // Frees a piece of the context. No work uses it. Returns true if its block has no pieces any more and
-  // is unmapped: the caller gives it back to the daemon. One block of kBlockBytes stays.
-  bool Free(ContextId context, uint64_t address, uint64_t bytes);
+  // Frees a piece of the context. No work uses it. Returns the address of its block if that has no pieces
+  // any more and is unmapped: the caller gives it back to the daemon. Otherwise 0. One block of
+  // kBlockBytes stays.
+  uint64_t Free(ContextId context, uint64_t address, uint64_t bytes);
   // Unmaps the context's blocks. Its work is complete. The daemon frees them with the context.
   void Forget(ContextId context);
 

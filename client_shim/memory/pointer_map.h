@@ -44,6 +44,8 @@ struct Allocation {
   // 0: nothing to free. Else the daemon's name for host memory, which is its address in the pinned
   // window, or in that of managed memory.
   uint64_t window = 0;
+  bool piece =
+      false;  // of host memory: other allocations may share the daemon's memory (PiecePool)
   int protection = 0;     // of registered memory: its protection before the registration
   uint32_t access = 0;    // of kVirtual: two bits of CUmemAccess_flags for each device
   int handle_types = 0;   // CUmemAllocationHandleType: what it can be exported as

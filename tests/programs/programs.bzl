@@ -137,6 +137,7 @@ PROGRAMS = [
     _program("profiler_ranges"),
     _program("query_arguments", tags = ["driver_api"]),
     _program("queue_behind_stall"),
+    _program("registered_many"),
     _program("registered_memory"),
     _program("registered_shared", tags = ["fork"]),
     _program(

@@ -64,7 +64,7 @@ TEST_CASE("Pieces lie one after the other in units of 512 bytes") {
   CHECK(pool.Allocate(513).address == first + 1024);
   CHECK(pool.Allocate(5000).address == first + 2048);
   CHECK(made.size() == 1);
-  CHECK(pool.pool.Free(1, first + 1024, 513) == false);
+  CHECK(pool.pool.Free(1, first + 1024, 513) == 0);
   CHECK(pool.Allocate(100).address == first + 1024);
   CHECK(pool.Allocate(600).address != first + 1536);
 }
@@ -75,7 +75,7 @@ TEST_CASE("A piece that fits no block gets one of its own size") {
   const Piece large = pool.Allocate(3 * kBlock);
   CHECK(large.block.bytes == 3 * kBlock);
   CHECK(made.size() == 2);
-  CHECK(pool.pool.Free(1, large.address, 3 * kBlock));
+  CHECK(pool.pool.Free(1, large.address, 3 * kBlock) == large.block.address);
   CHECK_FALSE(Mapped(large.block.address));
   CHECK(Mapped(small.block.address));
 }
@@ -85,8 +85,8 @@ TEST_CASE("One block without pieces stays, so that a small allocation is cheap t
   const Piece one = pool.Allocate(kBlock / 2 + 1);
   const Piece two = pool.Allocate(kBlock / 2 + 1);
   REQUIRE(made.size() == 2);
-  CHECK_FALSE(pool.pool.Free(1, one.address, kBlock / 2 + 1));
-  CHECK(pool.pool.Free(1, two.address, kBlock / 2 + 1));
+  CHECK(pool.pool.Free(1, one.address, kBlock / 2 + 1) == 0);
+  CHECK(pool.pool.Free(1, two.address, kBlock / 2 + 1) == two.block.address);
   CHECK(Mapped(one.block.address));
   CHECK_FALSE(Mapped(two.block.address));
   CHECK(pool.Allocate(1).address == one.address);
@@ -101,8 +101,8 @@ TEST_CASE("Each context has blocks of its own, which end with it") {
   pool.pool.Forget(1);
   CHECK_FALSE(Mapped(one.block.address));
   CHECK(Mapped(two.block.address));
-  CHECK_FALSE(pool.pool.Free(1, one.address, 1));
-  CHECK_FALSE(pool.pool.Free(2, one.address, 1));
+  CHECK(pool.pool.Free(1, one.address, 1) == 0);
+  CHECK(pool.pool.Free(2, one.address, 1) == 0);
 }
 
 TEST_CASE("An error for a block is the piece's, and leaves nothing") {
