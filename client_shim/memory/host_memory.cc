@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 
 #include "client_shim/base/log.h"
 #include "client_shim/memory/piece_pool.h"
+#include "client_shim/memory/process_mappings.h"
 #include "client_shim/objects/current_context.h"
 #include "client_shim/objects/waits.h"
 #include "client_shim/transport/session.h"
@@ -99,17 +99,9 @@ void Count(const Allocation& allocation, int change) {
   host_bytes.fetch_add(change * allocation.bytes, std::memory_order_relaxed);
 }
 
-// A mapping that the program shares with other processes.
-struct SharedMapping {
-  uint64_t begin = 0, end = 0;  // end 0: none
-  uint64_t offset = 0;          // of `begin` in the file
-  uint64_t device = 0, inode = 0;
-  std::string name;  // its name in /dev/shm; empty: none
-};
-
 // Finds an open descriptor of this process for the file. A program that maps a file often keeps one
 // open, even after the file's name is gone. Returns -1 if there is none.
-int FindDescriptor(const SharedMapping& shared) {
+int FindDescriptor(const ProcessMapping& shared) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   if (folder == nullptr) return -1;
   while (const dirent* const entry = readdir(folder.get())) {
@@ -124,58 +116,35 @@ int FindDescriptor(const SharedMapping& shared) {
   return -1;
 }
 
-// Reads what a line of /proc/self/maps says about a shared mapping.
-SharedMapping ReadSharedMapping(const char* line, uint64_t begin, uint64_t end) {
-  SharedMapping shared;
-  shared.begin = begin;
-  shared.end = end;
-  unsigned int major = 0, minor = 0;
-  int path = 0;
-  sscanf(line, "%*s %*s %" SCNx64 " %x:%x %" SCNu64 " %n", &shared.offset, &major, &minor,
-         &shared.inode, &path);
-  shared.device = makedev(major, minor);
+// The name in /dev/shm of a mapped file; "": it has none there.
+std::string SharedName(const ProcessMapping& shared) {
   constexpr char kFolder[] = "/dev/shm/";
-  if (path != 0 && strncmp(line + path, kFolder, sizeof(kFolder) - 1) == 0) {
-    shared.name = line + path + sizeof(kFolder) - 1;
-    while (!shared.name.empty() && shared.name.back() == '\n') shared.name.pop_back();
-  }
-  return shared;
+  const size_t folder = sizeof(kFolder) - 1;
+  return shared.path.compare(0, folder, kFolder) == 0 ? shared.path.substr(folder) : "";
 }
 
 // Finds the protection of [address, address + bytes), if all of it is mapped and private.
 // CUDA_ERROR_NOT_SUPPORTED: some of it is shared. If one shared mapping holds all of it, *shared is
 // that mapping.
-CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, SharedMapping* shared) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), fclose);
-  if (maps == nullptr) return CUDA_ERROR_UNKNOWN;
-  uint64_t covered = address;
-  *protection = -1;
-  char line[4096 + 128];
-  while (covered < address + bytes && fgets(line, sizeof(line), maps.get()) != nullptr) {
-    // Not sscanf(): a program with many registrations has as many lines.
-    char* rest;
-    const uint64_t start = strtoull(line, &rest, 16);
-    if (*rest != '-') continue;
-    const uint64_t end = strtoull(rest + 1, &rest, 16);
-    if (end <= covered) continue;
-    if (start > covered) return CUDA_ERROR_INVALID_VALUE;
-    char permissions[5] = {};
-    if (sscanf(rest, " %4s", permissions) != 1) continue;
-    if (permissions[3] == 's') {
+CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, ProcessMapping* shared) {
+  ProcessMappings mappings;
+  if (!mappings.ok()) return CUDA_ERROR_UNKNOWN;
+  *protection = 0;
+  for (uint64_t covered = address; covered < address + bytes;) {
+    ProcessMapping mapping;
+    if (!mappings.Find(covered, &mapping) || mapping.begin > covered)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (mapping.shared) {
       // A private copy in its place would separate the program from the processes that it shares
       // the memory with.
-      if (start <= address && end >= address + bytes) *shared = ReadSharedMapping(line, start, end);
+      if (mapping.begin <= address && mapping.end >= address + bytes) *shared = mapping;
       return CUDA_ERROR_NOT_SUPPORTED;
     }
-    const int found = (permissions[0] == 'r' ? PROT_READ : 0) |
-                      (permissions[1] == 'w' ? PROT_WRITE : 0) |
-                      (permissions[2] == 'x' ? PROT_EXEC : 0);
-    if ((found & PROT_READ) == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (*protection == -1) *protection = found;
-    if (found != *protection) *protection |= found;
-    covered = end;
+    if ((mapping.protection & PROT_READ) == 0) return CUDA_ERROR_INVALID_VALUE;
+    *protection |= mapping.protection;
+    covered = mapping.end;
   }
-  return covered >= address + bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
 }
 
 // Copies [from, from + bytes) to `to` and moves that mapping over the range. Writes of other
@@ -238,7 +207,7 @@ CUresult RememberRegistration(Context& context, uint64_t start, uint64_t bytes, 
 // Asks the daemon to map the same file. Returns false if the daemon cannot, or if another thread
 // registered the memory first.
 bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint32_t flags,
-                          const SharedMapping& shared) {
+                          const ProcessMapping& shared) {
   const uint64_t first = start & ~kPageMask;
   const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
   const ContextId id = context.id.load(std::memory_order_acquire);
@@ -250,7 +219,8 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
                                         shared.inode,
                                         FindDescriptor(shared),
                                         0};
-  const ConstBuffer name{shared.name.data(), shared.name.size()};
+  const std::string shared_name = SharedName(shared);
+  const ConstBuffer name{shared_name.data(), shared_name.size()};
   std::string reply;
   const CUresult result = session().CallControl(Op::cuMemHostRegister_v2, context.device, id, &args,
                                                 sizeof(args), {&name, 1}, &reply);
@@ -433,8 +403,8 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   if (start + bytes < start || end < start) return CUDA_ERROR_INVALID_VALUE;
   if (start - session().pinned_base() < session().pinned_bytes()) return CUDA_ERROR_INVALID_VALUE;
   if (pointers().OverlapsHostMemory(start, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  int protection;
-  SharedMapping shared;
+  int protection = 0;
+  ProcessMapping shared;
   CUresult result = InspectRange(first, end - first, &protection, &shared);
   // Private memory is no memory of a device.
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
