@@ -294,12 +294,12 @@ PinnedWindow::PinnedWindow(std::string directory, uint64_t base, uint64_t bytes,
       base_(base),
       bytes_(bytes),
       owner_(owner),
-      limits_(limits),
+      limits_{std::min(limits.bytes, bytes), limits.kept_bytes, limits.files},
       quota_(std::move(quota)),
       guard_(reinterpret_cast<const void*>(base), bytes) {}
 
 absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) {
-  if (bytes == 0 || bytes > limits_.bytes || bytes > bytes_) {
+  if (bytes == 0 || bytes > limits_.bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes of pinned memory at once"));
   }
   const uint64_t file_bytes = RoundUp(bytes, kPageBytes);

@@ -10,6 +10,9 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+
 namespace detshare {
 namespace {
 
@@ -247,6 +250,17 @@ TEST_CASE("A truncated pinned file is noticed") {
   REQUIRE(truncate((directory.path + "/pinned.0").c_str(), 0) == 0);
   *reinterpret_cast<volatile char*>(allocation->address + 5000) = 1;
   CHECK(window.damaged());
+}
+
+TEST_CASE("By default, pinned memory is limited by its window only") {
+  Directory directory;
+  PinnedWindow window(directory.path, kWindow, 4 * kPageBytes, Me(), {});
+  CHECK_FALSE(window.Allocate(5 * kPageBytes).ok());
+  REQUIRE(window.Allocate(3 * kPageBytes).ok());
+  const absl::Status beyond = window.Allocate(2 * kPageBytes).status();
+  CHECK(absl::IsResourceExhausted(beyond));
+  CHECK(absl::StrContains(beyond.message(), "limited to 16384 bytes"));
+  CHECK(window.Allocate(kPageBytes).ok());
 }
 
 TEST_CASE("Removing a tree does not follow links") {
