@@ -1,10 +1,23 @@
 #include "coroutine_runtime/logical_stream.h"
 
+#include <algorithm>
+
 namespace detshare {
 
 void LogicalStream::ReturnQueues() {
   for (PooledQueue& queue : queues) queue.ReturnIdle();
   for (PeerQueue& peer : peers) peer.ReturnIdle();
+}
+
+bool LogicalStream::ReturnIdleQueues() {
+  for (PooledQueue& one : queues) {
+    if (one.get() != queue && one.get()->Idle()) one.ReturnIdle();
+  }
+  const auto kept = std::remove_if(queues.begin(), queues.end(),
+                                   [](const PooledQueue& one) { return one.get() == nullptr; });
+  const bool any = kept != queues.end();
+  queues.erase(kept, queues.end());
+  return any;
 }
 
 void TracePoint(SchedEntity& entity, TraceEvent::Kind kind, const LogicalStream& stream,

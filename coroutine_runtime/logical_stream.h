@@ -69,6 +69,8 @@ struct LogicalStream {
 
   // Gives all queues back to their pools. The stream's work is complete.
   void ReturnQueues();
+  // The same with idle queues but that of the last operation. Returns whether there were any.
+  bool ReturnIdleQueues();
 };
 
 struct LogicalContext {

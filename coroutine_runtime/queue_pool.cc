@@ -22,21 +22,35 @@ int QueuePool::Clamp(int priority) const {
       std::max(properties.greatest_stream_priority, properties.least_stream_priority));
 }
 
+namespace {
+
+// Null if there is none.
+std::unique_ptr<Queue> TakeLast(std::vector<std::unique_ptr<Queue>>& queues) {
+  if (queues.empty()) return nullptr;
+  std::unique_ptr<Queue> last = std::move(queues.back());
+  queues.pop_back();
+  return last;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Queue>> QueuePool::Acquire(Partition& partition, int priority) {
   priority = Clamp(priority);
+  std::unique_ptr<Queue> other;  // makes room for the new one
   {
     MutexLock lock(&mutex_);
-    std::vector<std::unique_ptr<Queue>>& idle = idle_[{&partition, priority}];
-    if (!idle.empty()) {
-      std::unique_ptr<Queue> queue = std::move(idle.back());
-      idle.pop_back();
-      return queue;
-    }
+    if (std::unique_ptr<Queue> queue = TakeLast(idle_[{&partition, priority}])) return queue;
     if (existing_ >= limit_) {
-      return CudaError(kCudaErrorOutOfMemory, "all physical streams of the device are in use");
+      for (auto& [use, idle] : idle_) {
+        if (other == nullptr) other = TakeLast(idle);
+      }
+      if (other == nullptr)
+        return CudaError(kCudaErrorOutOfMemory, "all physical streams of the device are in use");
+    } else {
+      ++existing_;
     }
-    ++existing_;
   }
+  other.reset();
   absl::StatusOr<std::unique_ptr<Queue>> queue = partition.CreateQueue(priority);
   if (!queue.ok()) {
     MutexLock lock(&mutex_);

@@ -28,8 +28,8 @@ class QueuePool {
   Device& device() { return device_; }
 
   // Returns an idle queue of `partition`. Priorities (QueuePriority()) outside the device's range
-  // are clamped, as CUDA does. ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) if all queues are in
-  // use.
+  // are clamped, as CUDA does. At the limit, an idle queue of another partition or priority makes room.
+  // ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) if all queues are in use.
   absl::StatusOr<std::unique_ptr<Queue>> Acquire(Partition& partition, int priority);
   // Takes back a queue that has no queued work any more. The next user may be another session,
   // which must not wait for that work.

@@ -83,9 +83,14 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
     if (queue.partition() == &partition && queue.priority() == priority) target = queue.get();
   }
   if (target == nullptr) {
-    DETSHARE_ASSIGN_OR_RETURN(PooledQueue queue,
-                              PooledQueue::Acquire(queues_, partition, priority, space_, parking_));
-    stream.queues.push_back(std::move(queue));
+    const auto acquire = [&] {
+      return PooledQueue::Acquire(queues_, partition, priority, space_, parking_);
+    };
+    absl::StatusOr<PooledQueue> queue = acquire();
+    // Where there are no more, the stream needs none in the partitions that it has left.
+    if (!queue.ok() && stream.ReturnIdleQueues()) queue = acquire();
+    DETSHARE_RETURN_IF_ERROR(queue.status());
+    stream.queues.push_back(*std::move(queue));
     target = stream.queues.back().get();
   }
   if (stream.marker == nullptr) {

@@ -70,6 +70,29 @@ TEST_CASE_METHOD(GpuCoroutineFixture,
 }
 
 TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "A stream does without idle queues of other partitions when there are no more") {
+  QueuePool few(device, /*limit=*/2);
+  coroutine = *GpuCoroutine::Create(device, *space, few, parking);
+  Stream(1);
+  for (Partition* const partition : {&device.whole(), low.get(), high.get(), low.get()}) {
+    coroutine->Bind(*partition);
+    REQUIRE(Launch(1).ok());
+    device.RunAll();
+  }
+  REQUIRE(Launch(1).ok());
+  coroutine->Bind(*high);
+  REQUIRE(Launch(1).ok());
+  // Both queues have work.
+  coroutine->Bind(device.whole());
+  CHECK(CudaResultOf(Launch(1)) == kCudaErrorOutOfMemory);
+  device.RunAll();
+  CHECK(Launch(1).ok());
+  device.RunAll();
+  CHECK(device.operations.back().before == History{0, 1, 2, 3, 4, 5});
+  coroutine.reset();
+}
+
+TEST_CASE_METHOD(GpuCoroutineFixture,
                  "A stream that comes back to a partition finds its queue again") {
   Stream(1);
   REQUIRE(Launch(1).ok());
