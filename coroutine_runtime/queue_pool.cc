@@ -6,6 +6,18 @@
 
 namespace detshare {
 
+namespace {
+
+// Null if there is none.
+std::unique_ptr<Queue> TakeLast(std::vector<std::unique_ptr<Queue>>& queues) {
+  if (queues.empty()) return nullptr;
+  std::unique_ptr<Queue> last = std::move(queues.back());
+  queues.pop_back();
+  return last;
+}
+
+}  // namespace
+
 int QueuePriority(const DeviceProperties& properties, int stream_priority, bool urgent) {
   // CUDA counts downwards: the greatest priority is the smallest number.
   const int least = properties.least_stream_priority;
@@ -21,18 +33,6 @@ int QueuePool::Clamp(int priority) const {
       priority, properties.greatest_stream_priority,
       std::max(properties.greatest_stream_priority, properties.least_stream_priority));
 }
-
-namespace {
-
-// Null if there is none.
-std::unique_ptr<Queue> TakeLast(std::vector<std::unique_ptr<Queue>>& queues) {
-  if (queues.empty()) return nullptr;
-  std::unique_ptr<Queue> last = std::move(queues.back());
-  queues.pop_back();
-  return last;
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Queue>> QueuePool::Acquire(Partition& partition, int priority) {
   priority = Clamp(priority);

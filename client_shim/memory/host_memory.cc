@@ -29,15 +29,6 @@ namespace {
 
 constexpr uint64_t kPageMask = kPageBytes - 1;
 
-CUresult MakeFile(Context& context, uint64_t bytes, wire::cuMemHostAlloc_Reply* file) {
-  const ContextId id = context.id.load(std::memory_order_acquire);
-  const CUresult result = session().Call(Op::cuMemHostAlloc, context.device, id,
-                                         wire::cuMemHostAlloc{bytes, 0, 0}, file);
-  if (result != CUDA_SUCCESS) return result;
-  if (file->file_bytes < bytes || file->file_bytes % kPageBytes != 0) return CUDA_ERROR_UNKNOWN;
-  return CUDA_SUCCESS;
-}
-
 CUresult GiveBack(const Context& context, uint64_t window) {
   return session().Call(Op::cuMemFreeHost, context.device,
                         context.id.load(std::memory_order_acquire), wire::cuMemFreeHost{window});
@@ -47,8 +38,11 @@ using Block = PiecePool::Block;
 
 CUresult MakeBlock(Context& context, uint64_t bytes, Block* block) {
   wire::cuMemHostAlloc_Reply file{};
-  const CUresult result = MakeFile(context, bytes, &file);
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  const CUresult result = session().Call(Op::cuMemHostAlloc, context.device, id,
+                                         wire::cuMemHostAlloc{bytes, 0, 0}, &file);
   if (result != CUDA_SUCCESS) return result;
+  if (file.file_bytes < bytes || file.file_bytes % kPageBytes != 0) return CUDA_ERROR_UNKNOWN;
   *block = {file.address, file.file_bytes};
   if (MapPinnedFile(file.file, file.address, file.file_bytes)) return CUDA_SUCCESS;
   GiveBack(context, file.address);
@@ -97,6 +91,23 @@ CUresult AllocatePiece(Context& context, MemoryKind kind, uint64_t bytes, PieceP
 void Count(const Allocation& allocation, int change) {
   own_blocks.fetch_add(allocation.piece ? 0 : change, std::memory_order_relaxed);
   host_bytes.fetch_add(change * allocation.bytes, std::memory_order_relaxed);
+}
+
+// Gives an allocation's block, or the piece of it that begins at `address`, back. The program does not use
+// it any more.
+CUresult GiveBackMemory(const Allocation& allocation, uint64_t address, uint64_t bytes) {
+  uint64_t block = allocation.window;
+  if (allocation.piece) {
+    block = PiecesOf(allocation.kind).Free(allocation.context, address, bytes);
+    if (block == 0) return session().sticky_error();
+  }
+  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                        wire::cuMemFreeHost{block});
+}
+
+// The same for registered memory.
+CUresult GiveBackPages(const Allocation& allocation) {
+  return GiveBackMemory(allocation, allocation.gpu_address & ~kPageMask, allocation.mapping_bytes);
 }
 
 // Finds an open descriptor of this process for the file. A program that maps a file often keeps one
@@ -321,22 +332,6 @@ CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, u
   return CUDA_SUCCESS;
 }
 
-namespace {
-
-// Gives the pages of registered memory, which the program does not use any more, back to the daemon.
-CUresult GiveBackPages(const Allocation& allocation) {
-  uint64_t block = allocation.window;
-  if (allocation.piece) {
-    block = host_pieces().registered.Free(allocation.context, allocation.gpu_address & ~kPageMask,
-                                          allocation.mapping_bytes);
-    if (block == 0) return session().sticky_error();
-  }
-  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
-                        wire::cuMemFreeHost{block});
-}
-
-}  // namespace
-
 CUresult FreeHostBlockLater(void* address) {
   Allocation allocation;
   if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, &allocation))
@@ -351,17 +346,11 @@ CUresult FreeHostMemory(MemoryKind kind, uint64_t address) {
   Allocation allocation;
   if (!pointers().Take(address, kind, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   Count(allocation, -1);
-  if (allocation.piece) {
-    // Earlier work may still use it.
-    SynchronizeContexts();
-    if (PiecesOf(kind).Free(allocation.context, address, allocation.bytes) == 0)
-      return session().sticky_error();
-  }
+  if (allocation.piece) SynchronizeContexts();  // earlier work may still use it
   // Unmaps the memory before the daemon gives the address to another allocation. Work that still uses
   // the memory has the daemon's mapping.
   UnmapHostMemory(allocation);
-  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
-                        wire::cuMemFreeHost{allocation.window});
+  return GiveBackMemory(allocation, address, allocation.bytes);
 }
 
 namespace {

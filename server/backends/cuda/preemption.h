@@ -20,7 +20,7 @@
 
 namespace detshare::cuda {
 
-// A daemon of which this process is one, as its processes tell it of one GPU.
+// The daemon that this process belongs to, and what its processes have in common on one GPU.
 struct DaemonOnGpu {
   uint64_t number = 0;  // as CudaOptions::daemon_number
   std::string node;     // the GPU's device file; "": unknown

@@ -12,12 +12,11 @@
 namespace detshare::soft::ptx {
 namespace {
 
-// Calls f(row, column, register, lane, element) for each element of a fragment.
 enum class Role { kA, kB, kAccumulator };
 
 // Calls f(register, element, first) for each register of a wmma fragment. The lanes have elements
-// `first`, `first` + 1 and so on of a row-major matrix. A fragment of
-// operands may hold its matrix several times; only the first time counts.
+// `first`, `first` + 1 and so on of a row-major matrix. A fragment of operands may
+// hold its matrix several times; only the first time counts.
 template <class F>
 void ForWmmaFragment(uint32_t matrix_elements, Type type, uint32_t registers, F f) {
   const uint32_t per = ElementsPerRegister(type);
