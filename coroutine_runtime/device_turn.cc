@@ -39,9 +39,17 @@ void DeviceTurn::SetWeight(double weight) {
                     std::memory_order_relaxed);
 }
 
-bool DeviceTurn::OthersBusy(uint64_t mask) const {
-  return peers_.Any([this, mask](uint64_t, const EnginePage& page) {
-    return (page.devices[device_].turn.busy.load(std::memory_order_relaxed) & mask) != 0;
+bool DeviceTurn::OthersBusy() const {
+  return peers_.Any([this](uint64_t, const EnginePage& page) {
+    const TurnWords& words = page.devices[device_].turn;
+    return words.busy.load(std::memory_order_relaxed) != 0 ||
+           words.urgent.load(std::memory_order_relaxed) != 0;
+  });
+}
+
+bool DeviceTurn::OthersUrgent() const {
+  return peers_.Any([this](uint64_t, const EnginePage& page) {
+    return page.devices[device_].turn.urgent.load(std::memory_order_relaxed) != 0;
   });
 }
 

@@ -73,8 +73,11 @@ class DeviceTurn {
   void SetWeight(double weight);
   // Ranks with work are added or removed, as in SchedBoard::busy.
   void AddBusy(uint64_t change) { own_.busy.fetch_add(change, std::memory_order_relaxed); }
-  // Whether other processes have work of any kind, of the ranks in `mask`, which is as SchedBoard::busy.
-  bool OthersBusy(uint64_t mask = UINT64_MAX) const;
+  // Coroutines with work in the urgent group are added or removed, as in SchedBoard::urgent.
+  void AddUrgent(int change) { own_.urgent.fetch_add(change, std::memory_order_relaxed); }
+  // Whether other processes have work of any kind, and in their urgent groups.
+  bool OthersBusy() const;
+  bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.
   bool OthersInLine() const;
 

@@ -28,8 +28,9 @@ struct alignas(128) TurnWords {
   // How long the process's latest turn took, in microseconds, if it gave the turn up early; 0: it did
   // not. Relaxed, as the weight.
   std::atomic<uint32_t> early{0};
-  // As SchedBoard::busy. Relaxed, as there.
+  // As SchedBoard::busy and SchedBoard::urgent. Relaxed, as there.
   std::atomic<uint64_t> busy{0};
+  std::atomic<int32_t> urgent{0};
 };
 static_assert(sizeof(TurnWords) == 128 && std::atomic<uint64_t>::is_always_lock_free);
 

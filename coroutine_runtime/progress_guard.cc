@@ -6,47 +6,71 @@
 
 namespace detshare {
 
-ProgressGuard::Need ProgressGuard::Look(Nanoseconds now, uint64_t completions,
-                                        Nanoseconds in_flight, bool may_be_stopped, bool waits) {
-  if (completions != seen_ || since_ == 0) {
-    const bool confirmed = stood_ != 0 && now <= share_until_;
-    if (confirmed) {
-      share_until_ = now + std::max(kShared, policy::Times(stood_, kSharedTimes));
-      starved_until_ = share_until_ + policy::kSecond;
-    }
-    stood_ = 0;
-    Begin(now, completions, may_be_stopped);
-    return confirmed ? Need::kShare : Need::kNothing;
+ProgressGuard::Need ProgressGuard::Look(Nanoseconds now, const Work& work) {
+  const Nanoseconds complete =
+      policy::Plus(work.complete, policy::Times(kSeen, static_cast<double>(work.completions)));
+  if (work.completions != seen_ || looked_at_ == 0) {
+    seen_ = work.completions;
+    stopped_since_ = 0;
+    keeps_ = false;
   }
   if (keeps_) return Need::kKeep;
-  if (may_be_stopped != beside_own_) {
-    Begin(now, completions, may_be_stopped);
-    return Need::kNothing;
-  }
-  if (waits || now <= share_until_) return Need::kNothing;
+  CountTime(now, work);
   const Nanoseconds least = now < starved_until_ ? kStarvedAgain : kStarved;
-  // After a trial in which nothing was complete, the next one is longer, and comes later.
-  const Nanoseconds expected = may_be_stopped ? in_flight : std::max(in_flight, stood_);
-  if (now - since_ < std::max(least, policy::Times(expected, kLate))) return Need::kNothing;
-  if (may_be_stopped) {
+  if (now <= share_until_ && slow_ != 0 && complete > confirmed_at_) {
+    share_until_ = now + std::clamp(policy::Times(slow_, kSharedTimes), kSharesLeast, kSharesMost);
+    starved_until_ = share_until_ + policy::kSecond;
+    slow_ = 0;
+    return Need::kShare;
+  }
+  if (share_until_ != 0 && now > share_until_) {
+    share_until_ = 0;
+    progress_ = {.complete = complete};
+  }
+  if (work.waits) return Need::kNothing;
+  if (work.may_be_stopped) {
+    if (now - stopped_since_ < std::max(least, policy::Times(work.in_flight, kLate)))
+      return Need::kNothing;
     starved_until_ = now + policy::kSecond;
     keeps_ = true;
     return Need::kKeep;
   }
-  stood_ = now - since_;
-  share_until_ = now + std::max(kTrial, stood_);
+  if (share_until_ != 0 ||
+      progress_.time < std::max(least, policy::Times(std::max(work.in_flight, slow_), kLate)))
+    return Need::kNothing;
+  const Nanoseconds done = std::max(complete - progress_.complete, Nanoseconds{0});
+  if (policy::Times(done, kSlow) < progress_.time) return Trial(now, complete, done);
+  slow_ = 0;
+  progress_ = {.complete = complete};
+  return Need::kNothing;
+}
+
+ProgressGuard::Need ProgressGuard::Trial(Nanoseconds now, Nanoseconds complete, Nanoseconds done) {
+  const double rate = static_cast<double>(done) / static_cast<double>(progress_.time);
+  // If nothing was complete, the next trial is longer, and comes later.
+  slow_ = done == 0 ? progress_.time : std::min(progress_.time, kForgets);
+  const Nanoseconds length = done == 0 ? std::max(kTrial, slow_) : kTrial;
+  confirmed_at_ = policy::Plus(complete, policy::Times(length, kConfirms * rate));
+  share_until_ = now + length;
   return Need::kShare;
 }
 
-void ProgressGuard::Reset() {
-  since_ = stood_ = 0;
-  keeps_ = false;
+void ProgressGuard::CountTime(Nanoseconds now, const Work& work) {
+  const bool may_run = !work.may_be_stopped && !work.waits;
+  if (looked_at_ != 0 && may_run && may_run_)
+    progress_.time += std::max(now - std::max(looked_at_, reloaded_at_), Nanoseconds{0});
+  looked_at_ = now;
+  may_run_ = may_run;
+  if (!work.may_be_stopped) {
+    stopped_since_ = 0;
+    return;
+  }
+  if (stopped_since_ == 0) stopped_since_ = now;
+  reloaded_at_ = now + kReload;
 }
 
-void ProgressGuard::Begin(Nanoseconds now, uint64_t completions, bool may_be_stopped) {
-  since_ = now;
-  seen_ = completions;
-  beside_own_ = may_be_stopped;
+void ProgressGuard::Pause() {
+  looked_at_ = stopped_since_ = 0;
   keeps_ = false;
 }
 

@@ -59,7 +59,10 @@ void SchedBoard::RestrictUntil(int rank, Nanoseconds until, bool begins) {
 }
 
 void SchedBoard::ShareOrdinary(Nanoseconds until) {
-  if (shared_until.exchange(until) == 0) share_ordinary(true);
+  Nanoseconds before = shared_until.load(std::memory_order_relaxed);
+  while (before < until && !shared_until.compare_exchange_weak(before, until)) {
+  }
+  if (before == 0) share_ordinary(true);
 }
 
 void SchedBoard::EndSharing(Nanoseconds now) {
@@ -265,13 +268,8 @@ void SchedEntity::NoteUnknown(bool there) {
   if (!there && (in_flight_ <= 0 || Preempting())) device_turn_.Leave();
 }
 
-void SchedEntity::NoteUrgent(bool there, bool known) {
-  if (std::exchange(urgent_there_, there) != there)
-    board_.urgent.fetch_add(there ? 1 : -1, std::memory_order_relaxed);
-  const bool unknown = there && !known;
-  // In the rank that goes first.
-  if (std::exchange(urgent_unknown_, unknown) != unknown && board_.turn != nullptr)
-    board_.turn->AddBusy(unknown ? SchedBoard::One(0) : -SchedBoard::One(0));
+void SchedEntity::NoteUrgent(bool there) {
+  if (std::exchange(urgent_there_, there) != there) board_.AddUrgent(there ? 1 : -1);
 }
 
 void SchedEntity::SetInFlight(Nanoseconds in_flight) {
@@ -411,24 +409,24 @@ void SchedEntity::Resumed(Nanoseconds estimate) {
 }
 
 bool SchedEntity::MayBeStopped() const {
-  const int rank = assignment_.rank;
-  const uint64_t mask = rank == 0 ? UINT64_MAX : SchedBoard::One(rank) - 1;
-  const uint64_t own = working_ ? SchedBoard::One(counted_rank_) : 0;
-  return ((board_.busy.load(std::memory_order_relaxed) - own) & mask) != 0 ||
-         board_.urgent.load(std::memory_order_relaxed) != 0 ||
-         (assignment_.shares_device && board_.turn->OthersBusy(mask));
+  return board_.urgent.load(std::memory_order_relaxed) != 0 ||
+         (assignment_.shares_device && board_.turn->OthersUrgent());
 }
 
 void SchedEntity::GuardProgress(bool ordinary) {
   using Need = ProgressGuard::Need;
   if (!ordinary) {
-    progress_.Reset();
+    progress_.Pause();
     KeepOrdinary(false);
     return;
   }
   const Nanoseconds now = clock_.NowNanoseconds();
-  const Need need = progress_.Look(now, completions_, in_flight_, MayBeStopped(),
-                                   assignment_.shares_device && !device_turn_.inside());
+  const Need need =
+      progress_.Look(now, {.completions = completions_,
+                           .complete = complete_,
+                           .in_flight = in_flight_,
+                           .may_be_stopped = MayBeStopped(),
+                           .waits = assignment_.shares_device && !device_turn_.inside()});
   KeepOrdinary(need == Need::kKeep);
   if (need == Need::kShare) {
     board_.ShareOrdinary(progress_.share_until());
@@ -443,6 +441,7 @@ void SchedEntity::KeepOrdinary(bool keep) {
 
 void SchedEntity::Completed(Nanoseconds estimate) {
   ++completions_;
+  complete_ = policy::Plus(complete_, estimate);
   SetInFlight(in_flight_ - estimate);
   if (in_flight_ <= 0) LeaveTurn();
 }
@@ -460,10 +459,10 @@ void SchedEntity::Forget() {
   parked_ = 0;
   pass_ = false;
   SetInFlight(0);
-  progress_.Reset();
+  progress_ = {};
   KeepOrdinary(false);
   NoteUnknown(false);
-  NoteUrgent(false, true);
+  NoteUrgent(false);
   LeaveTurn();
   device_turn_.GiveUp();
 }

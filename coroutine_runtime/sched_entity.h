@@ -78,12 +78,17 @@ struct alignas(64) SchedBoard {
     busy.fetch_add(change, std::memory_order_relaxed);
     if (turn != nullptr) turn->AddBusy(change);
   }
+  // Coroutines begin or end to have work in the urgent group.
+  void AddUrgent(int change) {
+    urgent.fetch_add(change, std::memory_order_relaxed);
+    if (turn != nullptr) turn->AddUrgent(change);
+  }
   // Counts a coroutine of the group. Returns false, and counts nothing, if another group is there.
   bool EnterTurn(bool preempting, uint64_t group);
   void LeaveTurn(bool preempting) { turns[preempting].fetch_sub(1, std::memory_order_release); }
 
-  // Ordinary work shares the device until then, and until a worker with such work sees that the time is
-  // over.
+  // Ordinary work shares the device until then, or longer if another coroutine's work needs it, and until a
+  // worker with such work sees that the time is over. `until`: above 0.
   void ShareOrdinary(Nanoseconds until);
   void EndSharing(Nanoseconds now);
 
@@ -265,6 +270,7 @@ class alignas(64) SchedEntity {
   // to be submitted.
   void Restarted(Nanoseconds estimate) {
     pass_ = false;
+    complete_ -= estimate;
     AddToBurst(estimate);
   }
   // Parked work can make progress from this call on.
@@ -272,8 +278,8 @@ class alignas(64) SchedEntity {
   // Whether the device has ordinary work of which only that is known. It may be running, or wait for the
   // client. So it takes turns with other processes, and restricts no session of this process.
   void NoteUnknown(bool there);
-  // Whether the urgent group has work of the session. `known`: it counts as work in flight.
-  void NoteUrgent(bool there, bool known);
+  // Whether the urgent group has work of the session.
+  void NoteUrgent(bool there);
   // The client has the result for which it waited: bytes that were copied to the host.
   void ResultRead();
   // Work is complete.
@@ -390,12 +396,12 @@ class alignas(64) SchedEntity {
   DeviceTurn::Member device_turn_{board_.turn};
   bool unknown_ = false;          // NoteUnknown()
   uint64_t unknown_counted_ = 0;  // for it, in DeviceTurn's words
-  // NoteUrgent(): whether it is counted in board_.urgent, and in DeviceTurn's words.
-  bool urgent_there_ = false, urgent_unknown_ = false;
+  bool urgent_there_ = false;     // counted by SchedBoard::AddUrgent()
   std::array<bool, 2> entered_{};
   std::array<uint64_t, 2> entered_as_{};
   ProgressGuard progress_;
   uint64_t completions_ = 0;  // how often work was completed
+  Nanoseconds complete_ = 0;  // the estimates of all that work
   bool keeps_ordinary_ = false;
   bool working_ = false;  // counted in board_.busy, with counted_rank_
   int counted_rank_ = 0;

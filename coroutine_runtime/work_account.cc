@@ -207,16 +207,15 @@ bool WorkAccount::MayHaveOrdinaryWork() {
 
 void WorkAccount::NoteUrgentWork() {
   if (binding_.InUrgentGroup()) {
-    const bool known = HasKnownWork();
-    entity().NoteUrgent(known || may_have_unknown_, known);
+    entity().NoteUrgent(HasKnownWork() || may_have_unknown_);
     return;
   }
   if (!binding_.MayHaveLeftUrgentWork()) [[likely]]
-    return entity().NoteUrgent(false, true);
+    return entity().NoteUrgent(false);
   const Nanoseconds now = entity().Now();
   if (now < ask_at_) return;
   ask_at_ = now + kUnknownPeriod;
-  entity().NoteUrgent(binding_.LeftUrgentWork(), /*known=*/false);
+  entity().NoteUrgent(binding_.LeftUrgentWork());
 }
 
 void WorkAccount::TakeProgress() {

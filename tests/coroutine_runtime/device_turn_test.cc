@@ -363,8 +363,13 @@ TEST_CASE("Processes see whether others have work") {
   processes.all[0].turn->AddBusy(uint64_t{1} << 16);
   CHECK(processes.all[1].turn->OthersBusy());
   CHECK_FALSE(processes.all[0].turn->OthersBusy());
+  CHECK_FALSE(processes.all[1].turn->OthersUrgent());
   processes.all[0].turn->AddBusy(-(uint64_t{1} << 16));
   CHECK_FALSE(processes.all[1].turn->OthersBusy());
+  processes.all[0].turn->AddUrgent(1);
+  CHECK(processes.all[1].turn->OthersBusy());
+  CHECK(processes.all[1].turn->OthersUrgent());
+  CHECK_FALSE(processes.all[0].turn->OthersUrgent());
 }
 
 TEST_CASE("Threads of four processes never have the device at once, and all of them get it") {

@@ -74,7 +74,7 @@ struct GuardedEntity : Entity {
     board.keep_ordinary = [this](bool keep) { keepers += keep ? 1 : -1; };
     board.share_ordinary = [this](bool share) { sharers += share ? 1 : -1; };
     Publish(Assignment());
-    board.busy += SchedBoard::One(0);  // a coroutine that goes first has work
+    board.AddUrgent(1);  // another coroutine has work
   }
   // Looks at the work every millisecond. Returns after how many of them the work keeps the device, at
   // most `most`.
@@ -120,13 +120,12 @@ TEST_CASE_METHOD(GuardedEntity, "Work that takes as long as it should does not s
   entity.Forget();
 }
 
-TEST_CASE_METHOD(GuardedEntity, "Work makes progress in the pauses of work that goes first") {
+TEST_CASE_METHOD(GuardedEntity, "Work makes progress in the pauses of urgent work") {
   entity.Started(policy::kMillisecond, true);
   CHECK(KeptAfter(90) == 90);
-  board.busy -= SchedBoard::One(0);
+  board.AddUrgent(-1);
   CHECK(KeptAfter(300) == 300);
-  SECTION("until that has no pause any more") { board.busy += SchedBoard::One(0); }
-  SECTION("until there is urgent work, whatever its rank") { board.urgent = 1; }
+  board.AddUrgent(1);
   CHECK(KeptAfter(1000) == 100);
   entity.Forget();
   CHECK(keepers == 0);
@@ -134,7 +133,7 @@ TEST_CASE_METHOD(GuardedEntity, "Work makes progress in the pauses of work that 
 
 TEST_CASE_METHOD(GuardedEntity,
                  "Work that only programs outside of the daemon can stop shares the device") {
-  board.busy -= SchedBoard::One(0);
+  board.AddUrgent(-1);
   SchedEntity other(board, durations, clock, [] {});
   const auto look = [&](int times, bool proceeds = false) {
     for (int i = 0; i < times; ++i) {
@@ -163,6 +162,19 @@ TEST_CASE_METHOD(GuardedEntity,
   CHECK(sharers == 0);
   CHECK(keepers == 0);
   entity.Forget();
+}
+
+TEST_CASE("Ordinary work shares the device as long as any session needs it") {
+  SchedBoard board;
+  int sharers = 0;
+  board.share_ordinary = [&sharers](bool share) { sharers += share ? 1 : -1; };
+  board.ShareOrdinary(1000);
+  board.ShareOrdinary(100);
+  board.EndSharing(1000);
+  CHECK(sharers == 1);
+  board.EndSharing(1001);
+  board.EndSharing(1001);
+  CHECK(sharers == 0);
 }
 
 TEST_CASE_METHOD(GuardedEntity, "Urgent work does not keep the device as ordinary work") {
@@ -509,7 +521,7 @@ TEST_CASE_METHOD(BesideProcess, "Work that stands still keeps the device only in
   entity->Started(policy::kMillisecond, true);
   const auto look = [&] {
     entity->Proceed(/*ordinary=*/true);
-    other.devices[0].turn.busy = 1;  // it has work all the time
+    other.devices[0].turn.urgent = 1;  // all the time
     clock.Advance(101 * policy::kMillisecond);
     entity->Proceed(/*ordinary=*/true);
     return stands_still;
