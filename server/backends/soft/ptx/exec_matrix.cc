@@ -14,6 +14,11 @@ namespace {
 
 enum class Role { kA, kB, kAccumulator };
 
+uint32_t ElementsOf(const MatrixShape& shape, Role role) {
+  return (role == Role::kB ? shape.k : shape.m) *
+         static_cast<uint32_t>(role == Role::kA ? shape.k : shape.n);
+}
+
 // Calls f(register, element, first) for each register of a wmma fragment. The lanes have elements
 // `first`, `first` + 1 and so on of a row-major matrix. A fragment of operands may
 // hold its matrix several times; only the first time counts.
@@ -59,15 +64,14 @@ void ForMmaFragment(const MatrixShape& shape, Role role, Type type, uint32_t reg
 }
 
 // Converts the registers of a fragment to a row-major matrix.
-void ReadFragment(const Context& c, const MatrixMath& math, const MatrixShape& shape, Role role,
-                  Type type, absl::Span<const int32_t> registers, double* matrix) {
+void DecodeFragment(const Context& c, const MatrixMath& math, const MatrixShape& shape, Role role,
+                    Type type, absl::Span<const int32_t> registers, double* matrix) {
   const uint32_t count = static_cast<uint32_t>(registers.size());
   if (shape.wmma) {
-    const uint32_t elements = (role == Role::kB ? shape.k : shape.m) *
-                              static_cast<uint32_t>(role == Role::kA ? shape.k : shape.n);
-    ForWmmaFragment(elements, type, count, [&](uint32_t r, uint32_t j, uint32_t first) {
-      math.decode(type, c.Src<uint8_t>(registers[r]), j, matrix + first);
-    });
+    ForWmmaFragment(ElementsOf(shape, role), type, count,
+                    [&](uint32_t r, uint32_t j, uint32_t first) {
+                      math.decode(type, c.Src<uint8_t>(registers[r]), j, matrix + first);
+                    });
     return;
   }
   double values[kLanes];
@@ -75,6 +79,16 @@ void ReadFragment(const Context& c, const MatrixMath& math, const MatrixShape& s
     math.decode(type, c.Src<uint8_t>(registers[r]), j, values);
     places.ForLanes([&](uint32_t lane, uint32_t place) { matrix[place] = values[lane]; });
   });
+}
+
+// Returns a fragment as a row-major matrix: `converted`, or the register that has it so.
+const double* ReadFragment(const Context& c, const MatrixMath& math, const MatrixShape& shape,
+                           Role role, Type type, absl::Span<const int32_t> registers,
+                           double* converted) {
+  if (shape.wmma && type == Type::kF64 && ElementsOf(shape, role) == kLanes)
+    return c.Src<double>(registers[0]);
+  DecodeFragment(c, math, shape, role, type, registers, converted);
+  return converted;
 }
 
 void WriteAccumulator(const Context& c, const MatrixMath& math, const MatrixShape& shape,
@@ -110,10 +124,12 @@ void ExecMma(Context& c, const Instr& in, uint32_t mask) {
       return absl::MakeConstSpan(std::exchange(next, next + count), count);
     };
     const auto to = take(in.aux & 0xff);
-    MatrixElements a, b, d;
-    ReadFragment(c, math, shape, Role::kA, shape.a, take(in.aux >> 8 & 0xff), a);
-    ReadFragment(c, math, shape, Role::kB, shape.b, take(in.aux >> 16 & 0xff), b);
-    ReadFragment(c, math, shape, Role::kAccumulator, shape.c, take(in.aux >> 24), d);
+    MatrixElements of_a, of_b, d;
+    const double* const a =
+        ReadFragment(c, math, shape, Role::kA, shape.a, take(in.aux >> 8 & 0xff), of_a);
+    const double* const b =
+        ReadFragment(c, math, shape, Role::kB, shape.b, take(in.aux >> 16 & 0xff), of_b);
+    DecodeFragment(c, math, shape, Role::kAccumulator, shape.c, take(in.aux >> 24), d);
     math.multiply_add(a, b, d, shape.m, shape.n, shape.k);
     WriteAccumulator(c, math, shape, d, to);
   });
@@ -134,8 +150,16 @@ bool ForLines(Context& c, const Instr& in, const MatrixShape& shape, uint32_t si
                ? SharedPointer(c, address, bytes)
                : GenericPointer(c, 0, address, bytes, write);
   };
+  const uint64_t begin = c.Src<uint64_t>(in.a)[0];
+  // Usually the gaps between the lines may be accessed, too.
+  uint8_t* const all =
+      begin % size == 0 ? pointer(begin, ((lines - 1) * stride + length) * size) : nullptr;
   for (uint32_t line = 0; line < lines; ++line) {
-    uint64_t address = c.Src<uint64_t>(in.a)[0] + line * stride * size;
+    if (all != nullptr) {
+      f(all + line * stride * size, line, length);
+      continue;
+    }
+    uint64_t address = begin + line * stride * size;
     uint8_t* const p = pointer(address, uint64_t{length} * size);
     if (p == nullptr || address % size != 0) {
       while (p == nullptr && pointer(address, size) != nullptr) address += size;
@@ -173,20 +197,27 @@ using Elements = T[kMaxMatrixSide * kMaxMatrixSide];
 // T: an element in memory. Lane: in a register.
 template <class T, class Lane>
 void LoadMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
-  Elements<T> lines, transposed;
+  Elements<T> of_lines, of_rows;
+  const int32_t* registers = c.frame->function->extras.data() + in.extra;
+  constexpr uint32_t kPer = sizeof(Lane) / sizeof(T);
+  const uint32_t distinct = uint32_t{shape.m} * shape.n / (kLanes * kPer);
+  const bool by_columns = shape.saturate;
+  // Where the row-major matrix goes: to the register itself, if there is one that has it so.
+  T* const rows = kPer == 1 && distinct == 1 ? c.Dst<T>(registers[0]) : of_rows;
+  T* const lines = by_columns ? of_lines : rows;
   const bool read = ForLines(c, in, shape, sizeof(T), false,
                              [&](const uint8_t* p, uint32_t line, uint32_t length) {
                                CopyLine<T>(lines + line * length, p, length);
                              });
   if (!read) return;
-  const bool by_columns = shape.saturate;
-  if (by_columns) Transpose(lines, shape.n, shape.m, transposed);
-  const T* next = by_columns ? transposed : lines;
-  const int32_t* registers = c.frame->function->extras.data() + in.extra;
-  constexpr uint32_t kPer = sizeof(Lane) / sizeof(T);
-  const uint32_t distinct = uint32_t{shape.m} * shape.n / (kLanes * kPer);
+  if (by_columns) Transpose(lines, shape.n, shape.m, rows);
+  const T* next = rows;
   for (uint32_t r = 0; r < in.count; ++r) {
     Lane* const to = c.Dst<Lane>(registers[r]);
+    if (static_cast<const void*>(next) == to) {
+      next += kLanes;
+      continue;
+    }
     // A fragment may hold its matrix several times.
     if (r >= distinct) {
       std::memcpy(to, c.Src<Lane>(registers[r - distinct]), kLanes * sizeof(Lane));
