@@ -114,7 +114,7 @@ void WriteAccumulator(const Context& c, const MatrixMath& math, const MatrixShap
 }  // namespace
 
 void ExecMma(Context& c, const Instr& in, uint32_t mask) {
-  static const MatrixMath& math = SelectMatrixMath();
+  static const MatrixMath& math = *AllMatrixMath().front();
   Converge(c, in, mask, true, [&](uint32_t lanes) {
     if (lanes != kFullMask)
       return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));

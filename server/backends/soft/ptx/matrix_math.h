@@ -1,7 +1,9 @@
 // Products of small matrices, and conversions between registers and doubles. The code is compiled
-// twice, for any x86-64 CPU and for CPUs with AVX2 and FMA (vector_lanes.h). Both return the same
-// bits.
+// three times, for any x86-64 CPU, for CPUs with AVX2 and FMA, and for those with AVX-512
+// (vector_lanes.h). All return the same bits.
 #pragma once
+
+#include <vector>
 
 #include "server/backends/soft/ptx/instr.h"
 
@@ -23,9 +25,12 @@ struct MatrixMath {
   void (*encode)(Type type, const double* values, uint32_t j, bool saturate, void* reg);
 };
 
-// The code for this machine's CPU.
-const MatrixMath& SelectMatrixMath();
+// The codes that this machine's CPU executes, the fastest one first. Never empty.
+std::vector<const MatrixMath*> AllMatrixMath();
 
+namespace avx512 {
+extern const MatrixMath kMatrixMath;
+}
 namespace avx2 {
 extern const MatrixMath kMatrixMath;
 }

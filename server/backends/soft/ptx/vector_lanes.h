@@ -1,7 +1,7 @@
 // Element-wise instructions as loops over a warp's lanes. Each file of them is compiled twice, with
-// and without DETSHARE_VECTOR_AVX2, into the namespaces avx2 and base. A file includes this header
-// after all others, because only the code below it may use AVX2 instructions: the code of other
-// headers is shared with files for any CPU.
+// and without DETSHARE_VECTOR_AVX2, into the namespaces avx2 and base; vector_matrix.cc also with
+// DETSHARE_VECTOR_AVX512, into avx512. A file includes this header after all others, because only the
+// code below it may use such instructions: the code of other headers is shared with files for any CPU.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,14 @@
 #include "server/backends/soft/ptx/context.h"
 #include "server/backends/soft/ptx/vector_ops.h"
 
-#ifdef DETSHARE_VECTOR_AVX2
+#ifdef DETSHARE_VECTOR_AVX512
+#define DETSHARE_VECTOR_ISA avx512
+#ifndef __clang__
+#define DETSHARE_AVX2_INTRINSICS
+#define DETSHARE_AVX512_INTRINSICS
+#endif
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#elif defined(DETSHARE_VECTOR_AVX2)
 #define DETSHARE_VECTOR_ISA avx2
 #ifndef __clang__  // ignores the pragma
 #define DETSHARE_AVX2_INTRINSICS

@@ -11,26 +11,56 @@
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
 namespace {
 
+#ifdef DETSHARE_AVX512_INTRINSICS
+struct Doubles {
+  static constexpr uint32_t kCount = 8;
+  static Doubles Load(const double* from) { return {_mm512_loadu_pd(from)}; }
+  static Doubles Fill(double v) { return {_mm512_set1_pd(v)}; }
+  static Doubles MultiplyAdd(Doubles a, Doubles b, Doubles c) {
+    return {_mm512_fmadd_pd(a.all, b.all, c.all)};
+  }
+  void Store(double* to) const { _mm512_storeu_pd(to, all); }
+  __m512d all;
+};
+#elif defined(DETSHARE_AVX2_INTRINSICS)
+struct Doubles {
+  static constexpr uint32_t kCount = 4;
+  static Doubles Load(const double* from) { return {_mm256_loadu_pd(from)}; }
+  static Doubles Fill(double v) { return {_mm256_set1_pd(v)}; }
+  static Doubles MultiplyAdd(Doubles a, Doubles b, Doubles c) {
+    return {_mm256_fmadd_pd(a.all, b.all, c.all)};
+  }
+  void Store(double* to) const { _mm256_storeu_pd(to, all); }
+  __m256d all;
+};
+#else
+struct Doubles {
+  static constexpr uint32_t kCount = 4;
+};
+#endif
+
 // Rows are multiplied in groups, so that the chains of several rows overlap in the CPU.
 template <uint32_t kRows, uint32_t kColumns>
 void MultiplyRows(const double* a, const double* b, double* d, uint32_t k) {
 #ifdef DETSHARE_AVX2_INTRINSICS
   // g++ 12 makes shuffles of the loops below.
-  constexpr uint32_t kVectors = kColumns / 4;
-  __m256d sum[kRows][kVectors];
+  constexpr uint32_t kVectors = kColumns / Doubles::kCount;
+  Doubles sum[kRows][kVectors];
   for (uint32_t i = 0; i < kRows; ++i)
-    for (uint32_t v = 0; v < kVectors; ++v) sum[i][v] = _mm256_loadu_pd(d + i * kColumns + 4 * v);
+    for (uint32_t v = 0; v < kVectors; ++v)
+      sum[i][v] = Doubles::Load(d + i * kColumns + v * Doubles::kCount);
   for (uint32_t at = 0; at < k; ++at) {
-    __m256d row[kVectors];
-    for (uint32_t v = 0; v < kVectors; ++v) row[v] = _mm256_loadu_pd(b + at * kColumns + 4 * v);
+    Doubles row[kVectors];
+    for (uint32_t v = 0; v < kVectors; ++v)
+      row[v] = Doubles::Load(b + at * kColumns + v * Doubles::kCount);
     for (uint32_t i = 0; i < kRows; ++i) {
-      const __m256d factor = _mm256_broadcast_sd(a + i * k + at);
+      const Doubles factor = Doubles::Fill(a[i * k + at]);
       for (uint32_t v = 0; v < kVectors; ++v)
-        sum[i][v] = _mm256_fmadd_pd(factor, row[v], sum[i][v]);
+        sum[i][v] = Doubles::MultiplyAdd(factor, row[v], sum[i][v]);
     }
   }
   for (uint32_t i = 0; i < kRows; ++i)
-    for (uint32_t v = 0; v < kVectors; ++v) _mm256_storeu_pd(d + i * kColumns + 4 * v, sum[i][v]);
+    for (uint32_t v = 0; v < kVectors; ++v) sum[i][v].Store(d + i * kColumns + v * Doubles::kCount);
 #else
   double sum[kRows][kColumns];
   for (uint32_t i = 0; i < kRows; ++i)
@@ -47,16 +77,21 @@ void MultiplyRows(const double* a, const double* b, double* d, uint32_t k) {
 #endif
 }
 
-template <uint32_t kRows, uint32_t kColumns>
-void MultiplyGroups(const double* a, const double* b, double* d, uint32_t m, uint32_t k) {
+// Returns whether there are rows for whole groups; otherwise it does nothing.
+template <uint32_t kColumns>
+bool MultiplyGroups(const double* a, const double* b, double* d, uint32_t m, uint32_t k) {
+  constexpr uint32_t kChains = 8;
+  constexpr uint32_t kRows = kChains * Doubles::kCount / kColumns;
+  if (m % kRows != 0) return false;
   for (uint32_t i = 0; i < m; i += kRows)
     MultiplyRows<kRows, kColumns>(a + i * k, b, d + i * kColumns, k);
+  return true;
 }
 
 void MultiplyAdd(const double* a, const double* b, double* d, uint32_t m, uint32_t n, uint32_t k) {
-  if (n == 8 && m % 4 == 0) return MultiplyGroups<4, 8>(a, b, d, m, k);
-  if (n == 16 && m % 2 == 0) return MultiplyGroups<2, 16>(a, b, d, m, k);
-  if (n == 32) return MultiplyGroups<1, 32>(a, b, d, m, k);
+  if (n == 8 && MultiplyGroups<8>(a, b, d, m, k)) return;
+  if (n == 16 && MultiplyGroups<16>(a, b, d, m, k)) return;
+  if (n == 32 && MultiplyGroups<32>(a, b, d, m, k)) return;
   for (uint32_t i = 0; i < m; ++i) {
     for (uint32_t j = 0; j < n; ++j) {
       double sum = d[i * n + j];
@@ -72,6 +107,17 @@ void DecodeLanes(const void* reg, double* values, F f) {
   for (uint32_t i = 0; i < kLanes; ++i) values[i] = f(lanes[i]);
 }
 
+#ifdef DETSHARE_AVX2_INTRINSICS
+void StoreDoubles(__m256 floats, double* to) {
+#ifdef DETSHARE_AVX512_INTRINSICS
+  _mm512_storeu_pd(to, _mm512_cvtps_pd(floats));
+#else
+  _mm256_storeu_pd(to, _mm256_cvtps_pd(_mm256_castps256_ps128(floats)));
+  _mm256_storeu_pd(to + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(floats, 1)));
+#endif
+}
+#endif
+
 // Converts half `j` of each word.
 void DecodeHalves(const void* reg, uint32_t j, double* values) {
 #ifdef DETSHARE_AVX2_INTRINSICS
@@ -80,10 +126,9 @@ void DecodeHalves(const void* reg, uint32_t j, double* values) {
     const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(reg) + i / 8);
     const __m256i halves =
         _mm256_and_si256(_mm256_srl_epi32(words, shift), _mm256_set1_epi32(0xffff));
-    const __m256 floats = _mm256_cvtph_ps(
-        _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
-    _mm256_storeu_pd(values + i, _mm256_cvtps_pd(_mm256_castps256_ps128(floats)));
-    _mm256_storeu_pd(values + i + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(floats, 1)));
+    StoreDoubles(_mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(halves),
+                                                  _mm256_extracti128_si256(halves, 1))),
+                 values + i);
   }
 #else
   DecodeLanes<uint32_t>(reg, values, [=](uint32_t v) { return FromF16(v >> 16 * j & 0xffff); });
@@ -96,10 +141,9 @@ void DecodeFloats(const void* reg, int shift, uint32_t mask, double* values) {
   const __m128i left = _mm_cvtsi32_si128(shift);
   for (uint32_t i = 0; i < kLanes; i += 8) {
     const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(reg) + i / 8);
-    const __m256 floats = _mm256_castsi256_ps(
-        _mm256_and_si256(_mm256_sll_epi32(words, left), _mm256_set1_epi32(static_cast<int>(mask))));
-    _mm256_storeu_pd(values + i, _mm256_cvtps_pd(_mm256_castps256_ps128(floats)));
-    _mm256_storeu_pd(values + i + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(floats, 1)));
+    StoreDoubles(_mm256_castsi256_ps(_mm256_and_si256(_mm256_sll_epi32(words, left),
+                                                      _mm256_set1_epi32(static_cast<int>(mask)))),
+                 values + i);
   }
 #else
   DecodeLanes<uint32_t>(reg, values,

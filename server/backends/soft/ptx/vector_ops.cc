@@ -20,6 +20,13 @@ bool HasAvx2() {
 #endif
 }
 
+// The same for the code for AVX-512.
+bool HasAvx512() {
+  static const bool has = HasAvx2() && __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return has;
+}
+
 }  // namespace
 
 ExecFn SelectVectorOp(VectorOp op, Type type, VectorFlags flags, Compare compare) {
@@ -27,7 +34,13 @@ ExecFn SelectVectorOp(VectorOp op, Type type, VectorFlags flags, Compare compare
                    : base::Select(op, type, flags, compare);
 }
 
-const MatrixMath& SelectMatrixMath() { return HasAvx2() ? avx2::kMatrixMath : base::kMatrixMath; }
+std::vector<const MatrixMath*> AllMatrixMath() {
+  std::vector<const MatrixMath*> all;
+  if (HasAvx512()) all.push_back(&avx512::kMatrixMath);
+  if (HasAvx2()) all.push_back(&avx2::kMatrixMath);
+  all.push_back(&base::kMatrixMath);
+  return all;
+}
 
 const AddressMath& SelectAddressMath() {
   return HasAvx2() ? avx2::kAddressMath : base::kAddressMath;

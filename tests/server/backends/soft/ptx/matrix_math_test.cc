@@ -9,8 +9,7 @@
 namespace detshare::soft::ptx {
 namespace {
 
-// What this CPU runs, and what any CPU runs.
-const MatrixMath* const kCodes[] = {&SelectMatrixMath(), &base::kMatrixMath};
+const std::vector<const MatrixMath*> kCodes = AllMatrixMath();
 
 uint32_t Encoded(const MatrixMath& math, Type type, double value, bool saturate = false) {
   double values[kLanes] = {};
