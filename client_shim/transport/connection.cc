@@ -24,7 +24,10 @@
 namespace detshare::shim {
 namespace {
 
-constexpr auto kGrantTimeout = std::chrono::seconds(30);
+// An engine may take long to begin: the driver initialises idle GPUs, or the host is overloaded. A
+// program that runs natively waits then, too. After the first time the user is told.
+constexpr auto kSlowGrant = std::chrono::seconds(10);
+constexpr auto kGrantTimeout = std::chrono::minutes(5);
 // A daemon that lost its device replaces itself with a new process. A client that comes before the
 // new daemon is ready tries again for this long.
 constexpr auto kReplacementTimeout = std::chrono::seconds(5);
@@ -79,13 +82,23 @@ class GrpcConnection final : public Connection {
     if (!thread_started_)
       return {grpc::StatusCode::RESOURCE_EXHAUSTED, "this process may not have more threads"};
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, kGrantTimeout, [this] { return granted_ || done_; })) {
+    const auto replied = [this] { return granted_ || done_; };
+    bool reply = changed_.wait_for(lock, kSlowGrant, replied);
+    if (!reply) {
+      // An error is shown without DETSHARE_LOG.
+      Log(LogLevel::kError,
+          "detshared accepted the connection and has not replied for %d s; waiting on (detsharectl "
+          "status and doctor show whether it hangs)",
+          static_cast<int>(kSlowGrant.count()));
+      reply = changed_.wait_for(lock, kGrantTimeout - kSlowGrant, replied);
+    }
+    if (!reply) {
       lock.unlock();
       context_.TryCancel();
       lock.lock();
       changed_.wait(lock, [this] { return done_; });
       return {grpc::StatusCode::DEADLINE_EXCEEDED,
-              "detshared accepted the connection but does not answer"};
+              "detshared accepted the connection but does not reply"};
     }
     if (granted_) return grpc::Status::OK;
     return status_.ok()
