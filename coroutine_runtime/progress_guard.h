@@ -52,8 +52,8 @@ class ProgressGuard {
   Need Trial(Nanoseconds now, Nanoseconds complete, Nanoseconds done);
 
   // Work makes no progress beside work of the daemon if nothing is complete for this long, and this many
-  // times its estimate. So long and that many times, too, progress is measured. Where there was none in the
-  // last second, the shorter time counts. It is longer than most requests of urgent work.
+  // times its estimate. Progress beside others is measured over as long. Where there was none in the last
+  // second, the shorter time counts. It is longer than most requests of urgent work.
   static constexpr Nanoseconds kStarved = 100 * policy::kMillisecond;
   static constexpr Nanoseconds kStarvedAgain = 25 * policy::kMillisecond;
   static constexpr double kLate = 4;

@@ -357,8 +357,7 @@ class alignas(64) SchedEntity {
   void SetWorking(bool working);
   // Gives ordinary work that makes no progress what it needs (progress_guard.h).
   void GuardProgress(bool ordinary);
-  // Whether there is work that may stop ordinary work: urgent work, also of this session, or work of
-  // lower ranks, or of any rank if there is no lower one.
+  // Whether there is urgent work, of any session of the daemon, which stops ordinary work.
   bool MayBeStopped() const;
   void KeepOrdinary(bool keep);
 
