@@ -1,6 +1,7 @@
 // Bulk copies of the boxes of tensors, and changes of tensor maps.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "server/backends/soft/ptx/bulk_access.h"
