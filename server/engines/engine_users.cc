@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "server/base/errno_text.h"
 #include "server/shared_memory/access_list.h"
 
