@@ -9,6 +9,7 @@
 #include "client_shim/memory/managed_mapping.h"
 #include "client_shim/memory/piece_pool.h"
 #include "client_shim/memory/pointer_map.h"
+#include "client_shim/objects/waits.h"
 #include "client_shim/transport/session.h"
 #include "proto/wire/memory.h"
 
