@@ -5,6 +5,7 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/wire/stream_memory_op.h"
+#include "server/sessions/session_manager.h"
 #include "tests/server/daemon_fixture.h"
 
 namespace detshare {

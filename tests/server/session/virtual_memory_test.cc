@@ -8,6 +8,7 @@
 #include "proto/wire/copy.h"
 #include "proto/wire/stream.h"
 #include "server/session/shared_memory_objects.h"
+#include "server/sessions/session_manager.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/instant_device.h"
 #include "tests/server/soft_daemon.h"
