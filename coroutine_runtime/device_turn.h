@@ -75,8 +75,9 @@ class DeviceTurn {
   void AddBusy(uint64_t change) { own_.busy.fetch_add(change, std::memory_order_relaxed); }
   // Coroutines with work in the urgent group are added or removed, as in SchedBoard::urgent.
   void AddUrgent(int change) { own_.urgent.fetch_add(change, std::memory_order_relaxed); }
-  // Whether other processes have work of any kind, and in their urgent groups.
+  // Whether other processes have work of any kind.
   bool OthersBusy() const;
+  // Whether other processes have work in their urgent groups.
   bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.
   bool OthersInLine() const;

@@ -39,13 +39,14 @@ ProgressGuard::Need ProgressGuard::Look(Nanoseconds now, const Work& work) {
       progress_.time < std::max(least, policy::Times(std::max(work.in_flight, slow_), kLate)))
     return Need::kNothing;
   const Nanoseconds done = std::max(complete - progress_.complete, Nanoseconds{0});
-  if (policy::Times(done, kSlow) < progress_.time) return Trial(now, complete, done);
+  if (policy::Times(done, kSlow) < progress_.time) return BeginTrial(now, complete, done);
   slow_ = 0;
   progress_ = {.complete = complete};
   return Need::kNothing;
 }
 
-ProgressGuard::Need ProgressGuard::Trial(Nanoseconds now, Nanoseconds complete, Nanoseconds done) {
+ProgressGuard::Need ProgressGuard::BeginTrial(Nanoseconds now, Nanoseconds complete,
+                                              Nanoseconds done) {
   const double rate = static_cast<double>(done) / static_cast<double>(progress_.time);
   // If nothing was complete, the next trial is longer, and comes later.
   slow_ = done == 0 ? progress_.time : std::min(progress_.time, kForgets);

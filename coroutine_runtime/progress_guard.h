@@ -49,7 +49,7 @@ class ProgressGuard {
 
   void CountTime(Nanoseconds now, const Work& work);
   // `done`: what was complete in the time of `progress_`.
-  Need Trial(Nanoseconds now, Nanoseconds complete, Nanoseconds done);
+  Need BeginTrial(Nanoseconds now, Nanoseconds complete, Nanoseconds done);
 
   // Work makes no progress beside work of the daemon if nothing is complete for this long, and this many
   // times its estimate. Progress beside others is measured over as long. Where there was none in the last

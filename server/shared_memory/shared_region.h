@@ -137,8 +137,8 @@ class SharedRegion {
 class PinnedWindow {
  public:
   struct Limits {
-    uint64_t bytes =
-        UINT64_MAX;  // files in use and kept files together; the window is a limit, too
+    // Files in use and kept files together. The window is a limit, too.
+    uint64_t bytes = UINT64_MAX;
     uint64_t kept_bytes = uint64_t{512} << 20;  // files kept for later allocations
     // The number of mappings of a process is limited: all sessions together have less than 65536.
     uint32_t files = 1000;

@@ -202,8 +202,9 @@ void LoadMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
   constexpr uint32_t kPer = sizeof(Lane) / sizeof(T);
   const uint32_t distinct = uint32_t{shape.m} * shape.n / (kLanes * kPer);
   const bool by_columns = shape.saturate;
-  // Where the row-major matrix goes: to the register itself, if there is one that has it so.
-  T* const rows = kPer == 1 && distinct == 1 ? c.Dst<T>(registers[0]) : of_rows;
+  // Whether the first register has the whole row-major matrix as it is.
+  const bool in_place = kPer == 1 && distinct == 1;
+  T* const rows = in_place ? c.Dst<T>(registers[0]) : of_rows;
   T* const lines = by_columns ? of_lines : rows;
   const bool read = ForLines(c, in, shape, sizeof(T), false,
                              [&](const uint8_t* p, uint32_t line, uint32_t length) {
@@ -212,12 +213,8 @@ void LoadMatrix(Context& c, const Instr& in, const MatrixShape& shape) {
   if (!read) return;
   if (by_columns) Transpose(lines, shape.n, shape.m, rows);
   const T* next = rows;
-  for (uint32_t r = 0; r < in.count; ++r) {
+  for (uint32_t r = in_place ? 1 : 0; r < in.count; ++r) {
     Lane* const to = c.Dst<Lane>(registers[r]);
-    if (static_cast<const void*>(next) == to) {
-      next += kLanes;
-      continue;
-    }
     // A fragment may hold its matrix several times.
     if (r >= distinct) {
       std::memcpy(to, c.Src<Lane>(registers[r - distinct]), kLanes * sizeof(Lane));

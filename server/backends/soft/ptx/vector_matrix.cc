@@ -11,6 +11,7 @@
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
 namespace {
 
+// A vector of doubles of this compilation. StoreFloats() converts eight floats.
 #ifdef DETSHARE_AVX512_INTRINSICS
 struct Doubles {
   static constexpr uint32_t kCount = 8;
@@ -20,6 +21,9 @@ struct Doubles {
     return {_mm512_fmadd_pd(a.all, b.all, c.all)};
   }
   void Store(double* to) const { _mm512_storeu_pd(to, all); }
+  static void StoreFloats(__m256 floats, double* to) {
+    _mm512_storeu_pd(to, _mm512_cvtps_pd(floats));
+  }
   __m512d all;
 };
 #elif defined(DETSHARE_AVX2_INTRINSICS)
@@ -31,6 +35,10 @@ struct Doubles {
     return {_mm256_fmadd_pd(a.all, b.all, c.all)};
   }
   void Store(double* to) const { _mm256_storeu_pd(to, all); }
+  static void StoreFloats(__m256 floats, double* to) {
+    _mm256_storeu_pd(to, _mm256_cvtps_pd(_mm256_castps256_ps128(floats)));
+    _mm256_storeu_pd(to + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(floats, 1)));
+  }
   __m256d all;
 };
 #else
@@ -107,17 +115,6 @@ void DecodeLanes(const void* reg, double* values, F f) {
   for (uint32_t i = 0; i < kLanes; ++i) values[i] = f(lanes[i]);
 }
 
-#ifdef DETSHARE_AVX2_INTRINSICS
-void StoreDoubles(__m256 floats, double* to) {
-#ifdef DETSHARE_AVX512_INTRINSICS
-  _mm512_storeu_pd(to, _mm512_cvtps_pd(floats));
-#else
-  _mm256_storeu_pd(to, _mm256_cvtps_pd(_mm256_castps256_ps128(floats)));
-  _mm256_storeu_pd(to + 4, _mm256_cvtps_pd(_mm256_extractf128_ps(floats, 1)));
-#endif
-}
-#endif
-
 // Converts half `j` of each word.
 void DecodeHalves(const void* reg, uint32_t j, double* values) {
 #ifdef DETSHARE_AVX2_INTRINSICS
@@ -126,9 +123,9 @@ void DecodeHalves(const void* reg, uint32_t j, double* values) {
     const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(reg) + i / 8);
     const __m256i halves =
         _mm256_and_si256(_mm256_srl_epi32(words, shift), _mm256_set1_epi32(0xffff));
-    StoreDoubles(_mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(halves),
-                                                  _mm256_extracti128_si256(halves, 1))),
-                 values + i);
+    Doubles::StoreFloats(_mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(halves),
+                                                          _mm256_extracti128_si256(halves, 1))),
+                         values + i);
   }
 #else
   DecodeLanes<uint32_t>(reg, values, [=](uint32_t v) { return FromF16(v >> 16 * j & 0xffff); });
@@ -141,9 +138,10 @@ void DecodeFloats(const void* reg, int shift, uint32_t mask, double* values) {
   const __m128i left = _mm_cvtsi32_si128(shift);
   for (uint32_t i = 0; i < kLanes; i += 8) {
     const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(reg) + i / 8);
-    StoreDoubles(_mm256_castsi256_ps(_mm256_and_si256(_mm256_sll_epi32(words, left),
-                                                      _mm256_set1_epi32(static_cast<int>(mask)))),
-                 values + i);
+    Doubles::StoreFloats(
+        _mm256_castsi256_ps(_mm256_and_si256(_mm256_sll_epi32(words, left),
+                                             _mm256_set1_epi32(static_cast<int>(mask)))),
+        values + i);
   }
 #else
   DecodeLanes<uint32_t>(reg, values,

@@ -22,9 +22,8 @@ bool HasAvx2() {
 
 // The same for the code for AVX-512.
 bool HasAvx512() {
-  static const bool has = HasAvx2() && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  return has;
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq");
 }
 
 }  // namespace
