@@ -54,7 +54,7 @@ namespace detshare {
 
 inline constexpr uint64_t kSessionMagic = 0x3145524148535444;  // "DTSHARE1" in memory order
 // Raised with every change of this file, of wire/, or of the meaning of an op.
-inline constexpr uint32_t kAbiVersion = 6;
+inline constexpr uint32_t kAbiVersion = 7;
 
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kRingLine = 64;
@@ -126,6 +126,9 @@ struct SessionHeader {
   // 1 while the client's threads shall poll for results even if all CPUs are busy, because the tenant's
   // class is `latency`. Relaxed: a hint that publishes nothing.
   std::atomic<uint32_t> awaited;
+  // The CPU of the client's thread that last woke the reader, plus 1; 0 if it is unknown. Relaxed: a
+  // hint for the reader's thread, which is better off on another CPU.
+  std::atomic<uint32_t> client_cpu;
 
   // The text ring has pieces of text. A piece is a word of 32 bits, its length and perhaps
   // kTextIsError, and then the text.

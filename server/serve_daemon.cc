@@ -73,6 +73,7 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   if (flags.engine_fd < 0) return channels;
   const EngineUser user{flags.engine_user, flags.engine_group};
   const bool own_user = user.uid != 0;
+  AllowPromptThreads();
   if (own_user) DETSHARE_RETURN_IF_ERROR(BecomeUser(user));
   DropRights();
   fcntl(flags.engine_fd, F_SETFD, FD_CLOEXEC);

@@ -1,5 +1,7 @@
 #include "client_shim/transport/ring_writer.h"
 
+#include <sched.h>
+
 #include <algorithm>
 
 #include "client_shim/base/futex.h"
@@ -69,8 +71,10 @@ void RingWriter::WakeReader() {
   if (header_.reader_asleep.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
 #endif
-  if (header_.reader_asleep.exchange(0, std::memory_order_seq_cst) != 0)
+  if (header_.reader_asleep.exchange(0, std::memory_order_seq_cst) != 0) {
+    header_.client_cpu.store(static_cast<uint32_t>(sched_getcpu() + 1), std::memory_order_relaxed);
     FutexWake(&header_.reader_asleep, 1);
+  }
 }
 
 bool RingWriter::WaitForRoom(uint64_t bytes, uint32_t* rounds) {

@@ -24,7 +24,8 @@ namespace {
 
 // As docs/operating.md says of engines.
 constexpr uint64_t kKept = uint64_t{1} << CAP_CHOWN | uint64_t{1} << CAP_FOWNER |
-                           uint64_t{1} << CAP_IPC_LOCK | uint64_t{1} << CAP_MKNOD;
+                           uint64_t{1} << CAP_IPC_LOCK | uint64_t{1} << CAP_SYS_NICE |
+                           uint64_t{1} << CAP_MKNOD;
 
 // A list of what is refused, because the driver's own calls are not documented.
 constexpr uint32_t kRefused[] = {
@@ -86,6 +87,12 @@ void FilterCalls() {
 }
 
 }  // namespace
+
+void AllowPromptThreads() {
+  const rlimit any{40, 40};
+  // Otherwise the limit of the service manager stays.
+  setrlimit(RLIMIT_NICE, &any);
+}
 
 absl::Status BecomeUser(const EngineUser& user) {
   // Instead of CAP_IPC_LOCK.

@@ -7,6 +7,10 @@
 
 namespace detshare {
 
+// Lets the threads of this process lower their nice values (ThreadScheduling), as far as this process
+// may allow it. Called before BecomeUser() and DropRights().
+void AllowPromptThreads();
+
 // Becomes the user and the group, with no other groups and no capabilities. Memory may be locked
 // without limit, as far as this process may allow it. Called by root, before the process has other
 // threads. Returns PermissionDenied if this process may not do it.

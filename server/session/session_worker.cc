@@ -17,7 +17,7 @@
 #include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
-#include "server/base/thread_slice.h"
+#include "server/base/thread_scheduling.h"
 #include "server/session/code_table.h"
 #include "server/session/pinned_memory.h"
 #include "server/session/server_options.h"
@@ -41,6 +41,9 @@ constexpr int kBatch = 64;  // records read before the worker checks its other d
 // sleeping thread can take longer than the requested work. 20 ms would be too short: when pauses are
 // exponential with a mean of 5 ms, 2 % of them are longer and would determine the p99.
 constexpr milliseconds kAwaitedSpin(100);
+// The same while all CPUs are busy and the worker wakes soon. Client calls that belong together have
+// shorter gaps.
+constexpr microseconds kPromptSpin(50);
 // Sleep times while a coroutine waits for a fence whose writing does not wake the worker
 // (AddressSpace::Announce).
 constexpr microseconds kShortestFenceSleep(20);
@@ -92,15 +95,20 @@ inline void CpuRelax() {
 #endif
 }
 
-// Returns how long a worker polls after its last work. `awaited`: the client waits for each result. Such
-// a worker polls also while all CPUs are busy. If it slept then, the client's p99 would be higher, even
-// with a raised priority for the worker (docs/performance.md, Allocations). Others poll then only until
-// the client has paused: a shorter gap between two operations does not end a turn.
-microseconds SpinTime(microseconds usual, bool awaited, SteadyClock::time_point now) {
+// Returns how long a worker polls after its last work. `full`: all CPUs are busy. `awaited`: the client
+// waits for each result; such a worker polls also while all CPUs are busy, unless it is `prompt`: it
+// wakes as soon as the client has work. Others poll then only until the client has paused: a shorter
+// gap between two operations does not end a turn.
+microseconds SpinTime(microseconds usual, bool awaited, bool full, bool prompt) {
   if (usual.count() == 0) return usual;
-  if (awaited) return kAwaitedSpin;
-  const bool full = CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
+  if (awaited) return prompt ? microseconds(kPromptSpin) : microseconds(kAwaitedSpin);
   return full ? std::min(usual, kSubmissionPause) : usual;
+}
+
+// The CPU where the client last woke the worker; -1 if it is unknown.
+int ClientCpu(const SessionHeader& header) {
+  const uint32_t cpu = header.client_cpu.load(std::memory_order_relaxed);
+  return cpu <= CPU_SETSIZE ? static_cast<int>(cpu) - 1 : -1;
 }
 
 }  // namespace
@@ -180,7 +188,7 @@ void SessionWorker::Run() {
   const LogScope scope(config_.id, config_.tenant);
   // The default timer slack would lengthen each timed sleep by up to 50 us. Set it to 1 us.
   prctl(PR_SET_TIMERSLACK, 1000);
-  UseShortestSlice();
+  ThreadScheduling scheduling;
 
   absl::StatusOr<std::unique_ptr<SessionDriver>> opened = SessionDriver::Open(config_, *options_);
   if (!opened.ok()) {
@@ -202,7 +210,8 @@ void SessionWorker::Run() {
   LogInfo(config_.label, " begins");
   events_.opened(absl::OkStatus(), session.region().file_bytes());
 
-  Loop(driver);
+  Loop(driver, scheduling);
+  scheduling.SetPrompt(false);
   SetCalm(false);
 
   const bool runs_on = driver.HasWork();
@@ -255,9 +264,10 @@ std::chrono::nanoseconds SessionWorker::runs_on_for() const {
   return SteadyClock::now().time_since_epoch() - std::chrono::nanoseconds(since);
 }
 
-void SessionWorker::Loop(SessionDriver& driver) {
+void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
   Session& session = driver.session();
   const microseconds usual_spin(options_->spin_us);
+  WakeUps wake_ups;
   bool awaited = false;                  // as the client knows it
   SteadyClock::time_point idle_since{};  // time of the first idle round; zero while busy
   SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
@@ -303,8 +313,13 @@ void SessionWorker::Loop(SessionDriver& driver) {
       awaited = now_awaited;
       session.region().header()->awaited.store(awaited ? 1 : 0, std::memory_order_relaxed);
     }
-    const microseconds spin = SpinTime(usual_spin, awaited, now);
-    const bool polls = spin > kSubmissionPause;
+    const bool full = CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
+    // A worker that polls takes a CPU from a program whose threads wait for each other.
+    const bool prompt = full && awaited && wake_ups.soon(now);
+    scheduling.SetPrompt(prompt);
+    scheduling.KeepOff(prompt ? ClientCpu(*session.region().header()) : -1);
+    const microseconds spin = SpinTime(usual_spin, awaited, full, prompt);
+    const bool polls = !prompt && spin > kSubmissionPause;
     if (done.throttled) {
       if (polls && idle < kThrottledSpin) {
         CpuRelax();
@@ -325,11 +340,17 @@ void SessionWorker::Loop(SessionDriver& driver) {
     }
     // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
     const auto sleep = [&](std::chrono::nanoseconds timeout) {
+      const SteadyClock::time_point begin = SteadyClock::now();
       const bool alive = session.reader().Sleep(timeout, [this, &session] {
         return session.executor().ClientHasWritten() || stop_.load(std::memory_order_acquire) ||
                new_calls_.load(std::memory_order_acquire) || session.region().damaged();
       });
       if (!alive) session.Violate("the memory shared with the client is gone");
+      if (!prompt || timeout == RingReader::kNoLimit) return;
+      const SteadyClock::time_point woke = SteadyClock::now();
+      const nanoseconds late = woke - begin - timeout;
+      // Otherwise the client has woken the worker, and nobody knows when.
+      if (late.count() >= 0) wake_ups.Note(late, woke);
     };
     if (!paused) {
       sleep(kSubmissionPause - idle);

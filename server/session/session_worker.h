@@ -32,6 +32,7 @@ namespace detshare {
 
 class SessionDriver;
 struct ServerOptions;
+class ThreadScheduling;
 
 // The room that the payload of a control call takes, of the session's and of the tenant's.
 struct CallRoom {
@@ -116,7 +117,7 @@ class SessionWorker {
 
  private:
   void Run();
-  void Loop(SessionDriver& driver);
+  void Loop(SessionDriver& driver, ThreadScheduling& scheduling);
   struct Done {
     bool client = false;     // handled records or calls
     bool tasks = false;      // ran tasks

@@ -9,7 +9,7 @@
 namespace detshare {
 namespace {
 
-TEST_CASE("The ABI version is the one that these offsets belong to") { REQUIRE(kAbiVersion == 6); }
+TEST_CASE("The ABI version is the one that these offsets belong to") { REQUIRE(kAbiVersion == 7); }
 
 TEST_CASE("The session header keeps its layout") {
   CHECK(std::is_standard_layout_v<SessionHeader>);
@@ -34,6 +34,7 @@ TEST_CASE("The session header keeps its layout") {
   CHECK(offsetof(SessionHeader, sticky_error) == 320);
   CHECK(offsetof(SessionHeader, closed) == 324);
   CHECK(offsetof(SessionHeader, awaited) == 328);
+  CHECK(offsetof(SessionHeader, client_cpu) == 332);
   CHECK(offsetof(SessionHeader, output_tail) == 384);
   CHECK(offsetof(SessionHeader, output_head) == 448);
   CHECK(offsetof(SessionHeader, output_pending) == 456);

@@ -8,6 +8,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -52,6 +53,25 @@ TEST_CASE("A process without rights makes no call that an engine does not need")
   // The numbers of x32 lead around no refusal.
   CHECK(WithoutRights([] { return Refused(syscall(0x40000000 | SYS_ptrace, 0, 0, 0, 0)); }) == 1);
   CHECK(WithoutRights([] { return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); }) == 1);
+}
+
+TEST_CASE("A thread of a process without rights may lower its nice value") {
+  if (!IsRoot()) return;
+  CHECK(WithoutRights([] { return setpriority(PRIO_PROCESS, 0, -20) == 0; }) == 1);
+  // A user without capabilities needs the limit, which root may not raise in every container.
+  const auto as_user = [] {
+    AllowPromptThreads();
+    rlimit limit{};
+    getrlimit(RLIMIT_NICE, &limit);
+    if (setresuid(12345, 12345, 12345) != 0) return false;
+    return (setpriority(PRIO_PROCESS, 0, -20) == 0) == (limit.rlim_cur == 40);
+  };
+  CHECK(WithoutRights(as_user) == 0);  // no right to change the user either
+  const pid_t child = fork();
+  if (child == 0) _exit(as_user() ? 0 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
 }
 
 TEST_CASE("A process without rights keeps the capabilities that an engine needs, and no others") {

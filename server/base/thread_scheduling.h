@@ -1,0 +1,69 @@
+// Threads for whose replies clients wait, on hosts whose CPUs are all busy.
+//
+// Such a thread works for microseconds at a time. Where a busy thread has the CPU, the kernel's
+// scheduler (EEVDF) lets a thread that wakes wait until the next tick, for milliseconds. Natively the
+// program's own thread does the work, and it has a CPU.
+//   - Linux 6.12 lets a waking thread take the CPU at once if the thread asks for shorter slices than
+//     the thread that runs. This needs no right: the share of the CPU stays the same.
+//   - A thread that has just worked for longer than its share must wait even so, unless its nice value
+//     is lower. This needs RLIMIT_NICE or CAP_SYS_NICE.
+//   - A thread wakes on the CPU of the thread that woke it, if no CPU is idle. A client that polls for
+//     the reply there keeps the CPU from the thread that has to reply.
+#pragma once
+
+#include <sched.h>
+
+#include <chrono>
+#include <cstdint>
+
+namespace detshare {
+
+// How the kernel schedules the thread that creates the object and calls its functions. What the
+// kernel does not know or allow has no effect.
+class ThreadScheduling {
+ public:
+  // Gives the thread the shortest slices that the kernel has, 0.1 ms.
+  ThreadScheduling();
+  ThreadScheduling(const ThreadScheduling&) = delete;
+  ThreadScheduling& operator=(const ThreadScheduling&) = delete;
+
+  // While true, the thread has the lowest nice value that it may have, and slices of 0.5 ms, in
+  // which it completes what a client asks for at once. Such a thread must not poll.
+  void SetPrompt(bool prompt);
+  bool prompt() const { return prompt_; }
+
+  // Lets the thread run on all CPUs of the object's creation except this one, beginning with 0. Has no
+  // effect if it is no such CPU, or the only one. -1: on all.
+  void KeepOff(int cpu);
+
+ private:
+  cpu_set_t cpus_;
+  int nice_ = 0;  // at the object's creation
+  int off_ = -1;
+  bool prompt_ = false;
+};
+
+// Whether a thread gets a CPU soon when it wakes. The thread tells how late it woke from sleeps with a
+// timeout.
+//
+// Threading: one thread.
+class WakeUps {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // `late`: the time from the end of the timeout until the thread ran.
+  void Note(std::chrono::nanoseconds late, TimePoint now);
+
+  // False for kDistrust after more than kMaxLate of kWindow sleeps ended kLate late or later.
+  bool soon(TimePoint now) const { return now >= distrust_until_; }
+
+  static constexpr std::chrono::microseconds kLate{250};
+  static constexpr uint32_t kWindow = 512, kMaxLate = 3;
+  static constexpr std::chrono::seconds kDistrust{10};
+
+ private:
+  uint32_t sleeps_ = 0, late_ = 0;  // of the present window
+  TimePoint distrust_until_{};
+};
+
+}  // namespace detshare
