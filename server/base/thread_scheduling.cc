@@ -64,12 +64,24 @@ void ThreadScheduling::SetPrompt(bool prompt) {
   UseSlice(prompt ? kPromptSlice : kShortestSlice);
 }
 
-void ThreadScheduling::KeepOff(int cpu) {
-  if (cpu == off_) return;
-  off_ = cpu;
-  cpu_set_t others = cpus_;
-  if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_CLR(cpu, &others);
-  if (CPU_COUNT(&others) != 0) sched_setaffinity(0, sizeof others, &others);
+void ThreadScheduling::Place(Where where, int cpu) {
+  if (where == where_ && cpu == cpu_) return;
+  where_ = where;
+  cpu_ = cpu;
+  cpu_set_t set = cpus_;
+  if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &cpus_)) {
+    if (where == Where::kOn) CPU_ZERO(&set);
+    if (where == Where::kOn) CPU_SET(cpu, &set);
+    if (where == Where::kOff && CPU_COUNT(&set) > 1) CPU_CLR(cpu, &set);
+  }
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+void Alternation::NoteWake(bool replied) {
+  if (replied) ++replied_;
+  if (++wakes_ < kWindow) return;
+  alternates_ = replied_ >= kMinReplied;
+  wakes_ = replied_ = 0;
 }
 
 void WakeUps::Note(std::chrono::nanoseconds late, TimePoint now) {

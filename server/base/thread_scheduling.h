@@ -32,14 +32,20 @@ class ThreadScheduling {
   void SetPrompt(bool prompt);
   bool prompt() const { return prompt_; }
 
-  // Lets the thread run on all CPUs of the object's creation except this one, beginning with 0. Has no
-  // effect if it is no such CPU, or the only one. -1: on all.
-  void KeepOff(int cpu);
+  // Let the thread run on all CPUs of the object's creation, on all but one, or on one. CPUs begin with
+  // 0. A CPU on which the thread could not run at that time is ignored, and so is its only one.
+  void RunAnywhere() { Place(Where::kAnywhere, -1); }
+  void KeepOff(int cpu) { Place(Where::kOff, cpu); }
+  void KeepOn(int cpu) { Place(Where::kOn, cpu); }
 
  private:
+  enum class Where { kAnywhere, kOff, kOn };
+  void Place(Where where, int cpu);
+
   cpu_set_t cpus_;
   int nice_ = 0;  // at the object's creation
-  int off_ = -1;
+  Where where_ = Where::kAnywhere;
+  int cpu_ = -1;
   bool prompt_ = false;
 };
 
@@ -64,6 +70,26 @@ class WakeUps {
  private:
   uint32_t sleeps_ = 0, late_ = 0;  // of the present window
   TimePoint distrust_until_{};
+};
+
+// Whether two threads work in turn: one wakes the other and waits for its reply. Then they are best on
+// one CPU while all CPUs are busy. Whichever of them sleeps leaves the CPU to the other, as if they
+// were one thread. On two CPUs each of them waits for other threads whenever it wakes.
+//
+// Threading: one thread.
+class Alternation {
+ public:
+  // The thread was woken. `replied`: it has replied since it was woken before.
+  void NoteWake(bool replied);
+
+  // Whether at least kMinReplied of the last kWindow wake-ups led to a reply.
+  bool alternates() const { return alternates_; }
+
+  static constexpr uint32_t kWindow = 64, kMinReplied = 48;
+
+ private:
+  uint32_t wakes_ = 0, replied_ = 0;  // of the present window
+  bool alternates_ = false;
 };
 
 }  // namespace detshare

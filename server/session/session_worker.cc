@@ -268,6 +268,8 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
   Session& session = driver.session();
   const microseconds usual_spin(options_->spin_us);
   WakeUps wake_ups;
+  Alternation alternation;
+  uint64_t replies = 0;                  // before the last wake-up
   bool awaited = false;                  // as the client knows it
   SteadyClock::time_point idle_since{};  // time of the first idle round; zero while busy
   SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
@@ -317,7 +319,13 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
     // A worker that polls takes a CPU from a program whose threads wait for each other.
     const bool prompt = full && awaited && wake_ups.soon(now);
     scheduling.SetPrompt(prompt);
-    scheduling.KeepOff(prompt ? ClientCpu(*session.region().header()) : -1);
+    if (prompt) {
+      scheduling.KeepOff(ClientCpu(*session.region().header()));
+    } else if (full && !awaited && alternation.alternates()) {
+      scheduling.KeepOn(ClientCpu(*session.region().header()));
+    } else {
+      scheduling.RunAnywhere();
+    }
     const microseconds spin = SpinTime(usual_spin, awaited, full, prompt);
     const bool polls = !prompt && spin > kSubmissionPause;
     if (done.throttled) {
@@ -346,6 +354,10 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
                new_calls_.load(std::memory_order_acquire) || session.region().damaged();
       });
       if (!alive) session.Violate("the memory shared with the client is gone");
+      if (session.reader().Ready()) {
+        alternation.NoteWake(session.region().replies_sent() != replies);
+        replies = session.region().replies_sent();
+      }
       if (!prompt || timeout == RingReader::kNoLimit) return;
       const SteadyClock::time_point woke = SteadyClock::now();
       const nanoseconds late = woke - begin - timeout;

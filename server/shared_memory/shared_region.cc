@@ -247,6 +247,7 @@ void SharedRegion::Reply(uint32_t slot, int result, std::span<const uint8_t> dat
   // Either the waiter sees kReplyDone before it sleeps, or this thread sees that it waits.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (reply.waiting.exchange(0, std::memory_order_relaxed) != 0) FutexWake(&reply.state);
+  ++replies_sent_;
 }
 
 void SharedRegion::ReplyAll(int result) {

@@ -108,6 +108,8 @@ class SharedRegion {
   // Writes a reply into reply slot `slot` (below sizes().reply_count) and wakes its waiter. The slot
   // gets the size of `data`, and at most kReplyDataBytes of it.
   void Reply(uint32_t slot, int result, std::span<const uint8_t> data);
+  // How many replies there were.
+  uint64_t replies_sent() const { return replies_sent_; }
   // Replies with `result` to every slot that waits, and tells later waiters that the session is
   // closed. Called at the end of a session.
   void ReplyAll(int result);
@@ -127,6 +129,7 @@ class SharedRegion {
   uint64_t first_staging_ = 0;
   uint64_t allocated_ = 0;        // bytes of the file whose space is allocated
   uint64_t output_position_ = 0;  // bytes ever written to the output ring
+  uint64_t replies_sent_ = 0;
   std::unique_ptr<MappedFile> file_;
   std::unique_ptr<SigbusGuard> guard_;
 };

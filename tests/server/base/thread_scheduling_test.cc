@@ -82,7 +82,7 @@ TEST_CASE("A prompt thread has the lowest nice value that it may have, and then 
   });
 }
 
-TEST_CASE("A thread keeps off one CPU, but never off its only one") {
+TEST_CASE("A thread keeps off one CPU or on one, but never off its only one") {
   OnThread([] {
     const cpu_set_t all = Cpus();
     int first = 0;
@@ -97,7 +97,17 @@ TEST_CASE("A thread keeps off one CPU, but never off its only one") {
         scheduling.KeepOff(cpu);
         const cpu_set_t again = Cpus();
         CHECK(CPU_EQUAL(&again, &all));
+        scheduling.KeepOn(cpu);
+        const cpu_set_t still = Cpus();
+        CHECK(CPU_EQUAL(&still, &all));
       }
+      scheduling.KeepOn(first);
+      const cpu_set_t one = Cpus();
+      CHECK(CPU_COUNT(&one) == 1);
+      CHECK(CPU_ISSET(first, &one));
+      scheduling.RunAnywhere();
+      const cpu_set_t again = Cpus();
+      CHECK(CPU_EQUAL(&again, &all));
     }
     cpu_set_t only;
     CPU_ZERO(&only);
@@ -108,6 +118,23 @@ TEST_CASE("A thread keeps off one CPU, but never off its only one") {
     const cpu_set_t same = Cpus();
     CHECK(CPU_EQUAL(&same, &only));
   });
+}
+
+TEST_CASE("Threads alternate while nearly each wake-up leads to a reply") {
+  Alternation alternation;
+  const auto window = [&](uint32_t replied) {
+    for (uint32_t i = 0; i < Alternation::kWindow; ++i) {
+      const bool before = alternation.alternates();
+      alternation.NoteWake(i < replied);
+      if (i + 1 < Alternation::kWindow) REQUIRE(alternation.alternates() == before);
+    }
+    return alternation.alternates();
+  };
+  CHECK_FALSE(alternation.alternates());
+  CHECK_FALSE(window(Alternation::kMinReplied - 1));
+  CHECK(window(Alternation::kMinReplied));
+  CHECK(window(Alternation::kWindow));
+  CHECK_FALSE(window(0));
 }
 
 TEST_CASE("A few late wake-ups in a window are no reason for distrust, one more is") {
