@@ -1,6 +1,6 @@
 """Unit tests: Catch2, one file for each test."""
 
-load("//bazel:cc.bzl", "cc_library", "cc_test")
+load("//bazel:cc.bzl", "cc_binary", "cc_library", "cc_test")
 
 # The test acts as other users and groups when root runs it.
 OTHER_USERS = "other_users"
@@ -14,11 +14,34 @@ MEDIUM = "medium"
 # The test changes its whole program, by an own operator new for example.
 ALONE = "alone"
 
+def _file_test_impl(ctx):
+    out = ctx.actions.declare_file(ctx.label.name)
+    ctx.actions.symlink(output = out, target_file = ctx.executable.program, is_executable = True)
+    environment = {name: ctx.expand_location(value, ctx.attr.data) for name, value in ctx.attr.env.items()}
+    runfiles = ctx.runfiles(files = ctx.files.data)
+    for target in ctx.attr.data + [ctx.attr.program]:
+        runfiles = runfiles.merge(target[DefaultInfo].default_runfiles)
+    return [
+        DefaultInfo(executable = out, runfiles = runfiles),
+        testing.TestEnvironment(environment),
+    ]
+
+_file_test = rule(
+    implementation = _file_test_impl,
+    attrs = {
+        "data": attr.label_list(allow_files = True),
+        "env": attr.string_dict(),
+        "program": attr.label(executable = True, cfg = "target", mandatory = True),
+    },
+    doc = "Runs a program that holds the tests of several files, with `args` that choose those of one file.",
+    test = True,
+)
+
 def unit_tests(tests, data = [], traits = {}):
     """Declares one test for each file NAME.cc.
 
-    The files are compiled together (unity.bzl), and each test program holds all of them. A test runs
-    the test cases of its own file.
+    The files are compiled together (unity.bzl), and one program holds all of them. A test runs the test
+    cases of its own file.
 
     Args:
       tests: {name: its dependencies other than Catch}.
@@ -35,17 +58,27 @@ def unit_tests(tests, data = [], traits = {}):
         linkstatic = True,
         alwayslink = True,
     )
+    cc_binary(
+        name = "unit_tests",
+        testonly = True,
+        deps = ["unit_test_files", "//tests:catch_main"],
+    )
     for name in tests:
         needs = traits.get(name, [])
         daemon = "//server:detshared"
-        cc_test(
+        common = dict(
             name = name,
             size = "medium" if MEDIUM in needs else "small",
-            srcs = [] if name in together else [name + ".cc"],
-            # Catch2 tags test cases with the names of their files.
-            args = ["--filenames-as-tags", "--warn", "NoTests", "[#%s]" % name] if name in together else [],
             data = data + ([daemon] if PROCESSES in needs else []),
             env = {"DETSHARED": "$(rootpath %s)" % daemon} if PROCESSES in needs else {},
             tags = ["no-sandbox"] if OTHER_USERS in needs else [],
-            deps = (["unit_test_files"] if name in together else tests[name]) + ["//tests:catch_main"],
         )
+        if name in together:
+            _file_test(
+                program = "unit_tests",
+                # Catch2 tags test cases with the names of their files.
+                args = ["--filenames-as-tags", "--warn", "NoTests", "[#%s]" % name],
+                **common
+            )
+        else:
+            cc_test(srcs = [name + ".cc"], deps = tests[name] + ["//tests:catch_main"], **common)
