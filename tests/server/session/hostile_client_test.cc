@@ -91,7 +91,13 @@ TEST_CASE("A malformed ring ends the session with its name, and no other") {
     expected = "device 1 of 1";
   }
   SECTION("a truncated session file") {
-    REQUIRE(truncate((f.client.directory + "/session").c_str(), kPageBytes) == 0);
+    const std::string path = f.client.directory + "/session";
+    // The daemon allocates the file piece by piece. The next piece would extend it again.
+    REQUIRE(Eventually([&path] {
+      struct stat file;
+      return stat(path.c_str(), &file) == 0 && file.st_blocks * 512 >= file.st_size;
+    }));
+    REQUIRE(truncate(path.c_str(), kPageBytes) == 0);
     // The daemon accesses memory that is gone.
     proto::CallRequest call;
     f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0});
