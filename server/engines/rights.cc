@@ -24,8 +24,10 @@ namespace {
 
 // As docs/operating.md says of engines.
 constexpr uint64_t kKept = uint64_t{1} << CAP_CHOWN | uint64_t{1} << CAP_FOWNER |
-                           uint64_t{1} << CAP_IPC_LOCK | uint64_t{1} << CAP_SYS_NICE |
-                           uint64_t{1} << CAP_MKNOD;
+                           uint64_t{1} << CAP_IPC_LOCK | uint64_t{1} << CAP_MKNOD;
+
+// RLIMIT_NICE with which any nice value is allowed.
+constexpr rlimit kAnyNice{40, 40};
 
 // A list of what is refused, because the driver's own calls are not documented.
 constexpr uint32_t kRefused[] = {
@@ -49,16 +51,19 @@ constexpr uint32_t kRefused[] = {
     SYS_add_key, SYS_request_key, SYS_keyctl};
 
 void DropCapabilities() {
+  rlimit nice{};
+  const bool limited = getrlimit(RLIMIT_NICE, &nice) != 0 || nice.rlim_cur < kAnyNice.rlim_cur;
+  const uint64_t all_kept = limited ? kKept | uint64_t{1} << CAP_SYS_NICE : kKept;
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
     // Without CAP_SETPCAP the bounding set stays; then it is the service manager's.
-    if ((kKept >> capability & 1) == 0) prctl(PR_CAPBSET_DROP, capability);
+    if ((all_kept >> capability & 1) == 0) prctl(PR_CAPBSET_DROP, capability);
   }
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2]{};
   bool dropped = syscall(SYS_capget, &header, data) == 0;
   for (int half = 0; half < 2 && dropped; ++half) {
-    const auto kept = static_cast<uint32_t>(kKept >> (32 * half));
+    const auto kept = static_cast<uint32_t>(all_kept >> (32 * half));
     data[half].effective &= kept;
     data[half].permitted &= kept;
     data[half].inheritable = 0;
@@ -89,9 +94,8 @@ void FilterCalls() {
 }  // namespace
 
 void AllowPromptThreads() {
-  const rlimit any{40, 40};
-  // Otherwise the limit of the service manager stays.
-  setrlimit(RLIMIT_NICE, &any);
+  // Root may not do it in every container. Then the limit of the service manager stays.
+  setrlimit(RLIMIT_NICE, &kAnyNice);
 }
 
 absl::Status BecomeUser(const EngineUser& user) {

@@ -19,8 +19,8 @@ absl::Status BecomeUser(const EngineUser& user);
 // Gives up, for this process and all that it starts: new privileges by execution, capabilities that
 // docs/operating.md does not leave to engines, and the system calls that no part of the daemon or of
 // the driver makes (tracing, mounting, loading modules, changing the clock and so on; they fail with
-// EPERM). Logs what the kernel does not offer, and goes on without it. Called before the process has
-// other threads.
+// EPERM). CAP_SYS_NICE stays if AllowPromptThreads() could do nothing. Logs what the kernel does not
+// offer, and goes on without it. Called before the process has other threads.
 void DropRights();
 
 }  // namespace detshare

@@ -319,13 +319,6 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
     // A worker that polls takes a CPU from a program whose threads wait for each other.
     const bool prompt = full && awaited && wake_ups.soon(now);
     scheduling.SetPrompt(prompt);
-    if (prompt) {
-      scheduling.KeepOff(ClientCpu(*session.region().header()));
-    } else if (full && !awaited && alternation.alternates()) {
-      scheduling.KeepOn(ClientCpu(*session.region().header()));
-    } else {
-      scheduling.RunAnywhere();
-    }
     const microseconds spin = SpinTime(usual_spin, awaited, full, prompt);
     const bool polls = !prompt && spin > kSubmissionPause;
     if (done.throttled) {
@@ -348,11 +341,18 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
     }
     // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
     const auto sleep = [&](std::chrono::nanoseconds timeout) {
+      if (prompt) {
+        scheduling.KeepOff(ClientCpu(*session.region().header()));
+      } else if (full && !awaited && alternation.alternates()) {
+        scheduling.KeepOn(ClientCpu(*session.region().header()));
+      }
       const SteadyClock::time_point begin = SteadyClock::now();
       const bool alive = session.reader().Sleep(timeout, [this, &session] {
         return session.executor().ClientHasWritten() || stop_.load(std::memory_order_acquire) ||
                new_calls_.load(std::memory_order_acquire) || session.region().damaged();
       });
+      // A thread that the driver starts on this one may run on the same CPUs, for good.
+      scheduling.RunAnywhere();
       if (!alive) session.Violate("the memory shared with the client is gone");
       if (session.reader().Ready()) {
         alternation.NoteWake(session.region().replies_sent() != replies);
