@@ -533,6 +533,10 @@ const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partitio
   return nullptr;
 }
 
+bool DeviceScheduler::BesideNative() const {
+  return board_->shared_until.load(std::memory_order_relaxed) >= clock_.NowNanoseconds();
+}
+
 std::vector<PartitionView> DeviceScheduler::Partitions() const {
   std::vector<PartitionView> views;
   const MutexLock lock(&mutex_);

@@ -125,6 +125,9 @@ class DeviceScheduler {
 
   // The first is the whole device.
   std::vector<PartitionView> Partitions() const;
+  // Whether programs that the daemon does not serve use the device beside ordinary work, which then has a
+  // longer time slice (ProgressGuard).
+  bool BesideNative() const;
   // Returns false for an unknown session.
   bool StateOf(policy::CoroutineId session, CoroutineState* state) const;
 

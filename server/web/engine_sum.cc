@@ -186,6 +186,7 @@ Observation EngineSum::Sum() const {
   all.devices = devices_;
   for (DeviceObservation& device : all.devices) {
     device.used_memory = 0;
+    device.beside_native = false;
     device.health = absl::OkStatus();
     for (PartitionView& partition : device.partitions) partition.sessions = 0;
   }
@@ -213,6 +214,7 @@ Observation EngineSum::Sum() const {
       DeviceObservation& device = all.devices[i];
       device.used_memory = std::max(device.used_memory, seen.used_memory);
       if (!seen.health.ok()) device.health = seen.health;
+      device.beside_native |= seen.beside_native;
       AddPartitions(seen.partitions, &device.partitions);
     }
   }

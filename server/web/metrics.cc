@@ -154,6 +154,10 @@ const std::vector<Entry>& Entries() {
       {{"detshare_device_preemption_memory_bytes", kGauge, "device",
         "Memory of the device that the urgent time-slice group takes; 0: no preemption"},
        OfDevices([](const D& device) { return device.preemption.memory_bytes; })},
+      {{"detshare_device_beside_native", kGauge, "device",
+        "1 while programs that the daemon does not serve use the device beside its ordinary work, "
+        "else 0"},
+       OfDevices([](const D& device) { return uint64_t{device.beside_native}; })},
       {{"detshare_partition_sessions", kGauge, "device,partition",
         "Sessions whose work goes to the partition when the device is not contended"},
        [](const O& seen, Out& out) {

@@ -65,6 +65,7 @@ struct DeviceObservation {
   absl::Status health;
   std::vector<PartitionView> partitions;  // the whole device first
   Preemption preemption;
+  bool beside_native = false;  // as DeviceScheduler::BesideNative()
 };
 
 // The SMs on which a session's work runs, on one of its devices.

@@ -50,6 +50,7 @@ void ToMessage(const DeviceObservation& device, proto::ObservedDevice* message) 
   preemption->set_memory_bytes(device.preemption.memory_bytes);
   preemption->set_reason(device.preemption.reason);
   preemption->set_switched_off(device.preemption.switched_off);
+  message->set_beside_native(device.beside_native);
 }
 
 DeviceObservation FromMessage(const proto::ObservedDevice& message) {
@@ -69,6 +70,7 @@ DeviceObservation FromMessage(const proto::ObservedDevice& message) {
   const proto::ObservedPreemption& preemption = message.preemption();
   device.preemption = {preemption.available(), std::max<int64_t>(preemption.latency_ns(), 0),
                        preemption.memory_bytes(), preemption.reason(), preemption.switched_off()};
+  device.beside_native = message.beside_native();
   return device;
 }
 

@@ -152,6 +152,7 @@ Observation Observer::Observe() {
     one.health = device.health();
     one.partitions = schedulers[i]->Partitions();
     one.preemption = properties.preemption;
+    one.beside_native = schedulers[i]->BesideNative();
     for (auto& [name, totals] : schedulers[i]->Totals()) {
       TenantObservation& tenant = seen.tenants[name];
       tenant.tenant = std::move(totals.tenant);

@@ -61,7 +61,8 @@ ordered_json DeviceJson(const DeviceObservation& device) {
            {{"mode", device.preemption.mode()},
             {"latency_us", device.preemption.latency_ns / 1000},
             {"memory", device.preemption.memory_bytes},
-            {"reason", device.preemption.reason}}}};
+            {"reason", device.preemption.reason}}},
+          {"beside_native", device.beside_native}};
 }
 
 ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& recent) {

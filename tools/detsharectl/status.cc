@@ -103,6 +103,12 @@ std::string StatusText(const proto::Status& status, size_t width) {
     const std::string& reason = status.devices(i).preemption().reason();
     if (!reason.empty())
       out += "\nDevice " + std::to_string(i) + " has no preemption: " + reason + "\n";
+    if (status.devices(i).preemption().beside_native()) {
+      out +=
+          "\nDevice " + std::to_string(i) +
+          " also runs programs outside of DetShare. Tenants take turns with them, so latencies are "
+          "higher.\n";
+    }
   }
   if (status.swap_limit() != 0) {
     out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " +
@@ -149,6 +155,7 @@ std::string StatusJson(const proto::Status& status) {
                        {"preemption_us", device.preemption().latency_us()},
                        {"preemption_memory", device.preemption().memory()},
                        {"preemption_reason", device.preemption().reason()},
+                       {"beside_native", device.preemption().beside_native()},
                        {"state", device.state()}});
   }
   ordered_json sessions = ordered_json::array();

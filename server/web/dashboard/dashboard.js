@@ -130,8 +130,9 @@ function showMap(status) {
     for (let i = 0; i <= 4; ++i) scale.append(element("span", { textContent: String(Math.round(((device.sm_count - 1) / 4) * i)) }));
     bars.append(scale);
     const preemption = device.preemption.mode === "none" ? "no preemption" : `preemption by ${device.preemption.mode}, ${count(device.preemption.latency_us)} µs`;
+    const others = device.beside_native ? " · beside programs outside of DetShare" : "";
     const state_ = device.healthy ? "" : ` · ${device.state}`;
-    const title = element("h3", {}, `GPU ${index} `, element("span", { textContent: `${device.name} · ${device.sm_count} SMs · ${bytes(device.memory.used)} of ${bytes(device.memory.total)} · ${preemption}${state_}`, title: device.preemption.reason }));
+    const title = element("h3", {}, `GPU ${index} `, element("span", { textContent: `${device.name} · ${device.sm_count} SMs · ${bytes(device.memory.used)} of ${bytes(device.memory.total)} · ${preemption}${others}${state_}`, title: device.preemption.reason }));
     const content = ranges.size > 0 ? bars : element("p", { className: "empty", textContent: "No session is on this device." });
     return element("div", { className: "device" }, title, content);
   });

@@ -209,6 +209,7 @@ TEST_CASE("An observation arrives as it was sent") {
   sent.tenants.at("a").memory_traffic = 0.5;
   sent.sessions[1].places = {{0, "sm0-7", 0, 8, true, true, 3, true}};
   sent.devices[0].preemption = {true, 190'000, 549'000'000, "why", true};
+  sent.devices[0].beside_native = true;
   sent.devices[0].health = absl::InternalError("gone");
   proto::Observation message;
   ToMessage(sent, &message);
@@ -230,6 +231,7 @@ TEST_CASE("An observation arrives as it was sent") {
   CHECK(got.devices.at(0).preemption.memory_bytes == 549'000'000);
   CHECK(got.devices.at(0).preemption.reason == "why");
   CHECK(got.devices.at(0).preemption.switched_off);
+  CHECK(got.devices.at(0).beside_native);
   CHECK(got.devices.at(0).health.message() == "gone");
 }
 
@@ -240,6 +242,11 @@ TEST_CASE("Metrics and the page's status say how each device preempts") {
              Catch::Contains("detshare_device_preemption_info{device=\"0\",mode=\"none\"} 1\n"));
   CHECK_THAT(StatusJson(seen, {}), Catch::Contains("\"mode\":\"none\""));
   CHECK_THAT(StatusJson(seen, {}), Catch::Contains("\"reason\":\"why\""));
+  CHECK_THAT(MetricsText(seen), Catch::Contains("detshare_device_beside_native{device=\"0\"} 0\n"));
+  CHECK_THAT(StatusJson(seen, {}), Catch::Contains("\"beside_native\":false"));
+  seen.devices[0].beside_native = true;
+  CHECK_THAT(MetricsText(seen), Catch::Contains("detshare_device_beside_native{device=\"0\"} 1\n"));
+  CHECK_THAT(StatusJson(seen, {}), Catch::Contains("\"beside_native\":true"));
   seen.devices[0].preemption = {true, 190'000, 549'000'000, "", false};
   const std::string metrics = MetricsText(seen);
   CHECK_THAT(metrics, Catch::Contains("detshare_device_preemption_info{device=\"0\",mode=\"time-"

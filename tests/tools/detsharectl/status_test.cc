@@ -113,6 +113,12 @@ TEST_CASE("Status shows how a device preempts, or why it does not") {
   CHECK(device["preemption_us"] == 190);
   CHECK(device["preemption_memory"] == 549'000'000);
   CHECK(device["preemption_reason"] == "");
+  CHECK(device["beside_native"] == false);
+  CHECK(StatusText(status, 200).find("outside of DetShare") == std::string::npos);
+  preemption->set_beside_native(true);
+  CHECK(nlohmann::json::parse(StatusJson(status))["devices"][0]["beside_native"] == true);
+  CHECK(StatusText(status, 200).find("Device 0 also runs programs outside of DetShare") !=
+        std::string::npos);
   preemption->Clear();
   preemption->set_mode("none");
   preemption->set_reason("the driver does not honour time slices");
