@@ -57,10 +57,9 @@ void ThreadScheduling::SetPrompt(bool prompt) {
   const auto thread = static_cast<id_t>(gettid());
   if (!prompt) {
     setpriority(PRIO_PROCESS, thread, nice_);
-  } else if (setpriority(PRIO_PROCESS, thread, -20) != 0 && LowestNice() < nice_) {
+  } else if (nice_ <= 0 && setpriority(PRIO_PROCESS, thread, -20) != 0 && LowestNice() < nice_) {
     setpriority(PRIO_PROCESS, thread, LowestNice());
   }
-  // Afterwards, because setpriority keeps a slice, and sched_setattr keeps the nice value.
   UseSlice(prompt ? kPromptSlice : kShortestSlice);
 }
 
@@ -70,9 +69,12 @@ void ThreadScheduling::Place(Where where, int cpu) {
   cpu_ = cpu;
   cpu_set_t set = cpus_;
   if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &cpus_)) {
-    if (where == Where::kOn) CPU_ZERO(&set);
-    if (where == Where::kOn) CPU_SET(cpu, &set);
-    if (where == Where::kOff && CPU_COUNT(&set) > 1) CPU_CLR(cpu, &set);
+    if (where == Where::kOn) {
+      CPU_ZERO(&set);
+      CPU_SET(cpu, &set);
+    } else if (CPU_COUNT(&set) > 1) {
+      CPU_CLR(cpu, &set);
+    }
   }
   sched_setaffinity(0, sizeof set, &set);
 }

@@ -27,10 +27,10 @@ class ThreadScheduling {
   ThreadScheduling(const ThreadScheduling&) = delete;
   ThreadScheduling& operator=(const ThreadScheduling&) = delete;
 
-  // While true, the thread has the lowest nice value that it may have, and slices of 0.5 ms, in
-  // which it completes what a client asks for at once. Such a thread must not poll.
+  // While true, the thread has slices of 0.5 ms, in which it completes what a client asks for at once,
+  // and the lowest nice value that it may have. (It keeps a nice value above 0, which somebody gave it
+  // on purpose.) Such a thread must not poll.
   void SetPrompt(bool prompt);
-  bool prompt() const { return prompt_; }
 
   // Let the thread run on all CPUs of the object's creation, on all but one, or on one. CPUs begin with
   // 0. A CPU on which the thread could not run at that time is ignored, and so is its only one.

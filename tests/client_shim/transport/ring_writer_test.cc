@@ -1,5 +1,7 @@
 #include "client_shim/transport/ring_writer.h"
 
+#include <sched.h>
+
 #include <catch2/catch.hpp>
 #include <map>
 #include <thread>
@@ -117,8 +119,14 @@ TEST_CASE("A sleeping reader is woken once, by the commit and not by the reserva
   region.header().reader_asleep.store(1);
   const RingWriter::Record record = ring.Reserve({1, 0, 0, kNoReply}, 8, 0);
   CHECK(region.header().reader_asleep.load() == 1);
+  CHECK(region.header().client_cpu.load() == 0);
   ring.Commit(record);
   CHECK(region.header().reader_asleep.load() == 0);
+  // The reader learns where the client is.
+  cpu_set_t cpus;
+  REQUIRE(sched_getaffinity(0, sizeof cpus, &cpus) == 0);
+  REQUIRE(region.header().client_cpu.load() >= 1);
+  CHECK(CPU_ISSET(region.header().client_cpu.load() - 1, &cpus));
 }
 
 TEST_CASE("Every record of many threads arrives once, and each thread's in order") {

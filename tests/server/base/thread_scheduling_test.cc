@@ -69,16 +69,25 @@ TEST_CASE("A prompt thread has the lowest nice value that it may have, and then 
     rlimit now{};
     REQUIRE(getrlimit(RLIMIT_NICE, &now) == 0);
     scheduling.SetPrompt(true);
-    CHECK(scheduling.prompt());
     CHECK(Nice() <= std::min(before, 20 - static_cast<int>(now.rlim_cur)));
     CHECK(Slice() == (usual == 0 ? 0 : 500'000));
     int nice_of_child = 0;
     OnThread([&] { nice_of_child = Nice(); });
     CHECK(nice_of_child >= std::min(before, 0));
     scheduling.SetPrompt(false);
-    CHECK_FALSE(scheduling.prompt());
     CHECK(Nice() == before);
     CHECK(Slice() == (usual == 0 ? 0 : 100'000));
+  });
+}
+
+TEST_CASE("A prompt thread keeps a nice value above 0") {
+  OnThread([] {
+    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 7);
+    ThreadScheduling scheduling;
+    scheduling.SetPrompt(true);
+    CHECK(Nice() == 7);
+    scheduling.SetPrompt(false);
+    CHECK(Nice() == 7);
   });
 }
 
