@@ -24,6 +24,7 @@
 #include "proto/version.h"
 #include "server/backends.h"
 #include "server/base/logging.h"
+#include "server/base/thread_scheduling.h"
 #include "server/daemon_options.h"
 #include "server/engines/admission_channel.h"
 #include "server/engines/engine_pages.h"
@@ -305,6 +306,11 @@ int ServeDaemon(Startup startup) {
     return 1;
   }
   std::unique_ptr<Daemon> daemon = *std::move(started);
+  if (!ThreadScheduling::MayBePrompt()) {
+    LogInfo(
+        "workers of latency tenants poll while all CPUs are busy, because threads here may not "
+        "have the nice value -20: allow it with LimitNICE=-20, or the capability SYS_NICE");
+  }
   LogInfo("detshared ", kVersion, " serves at ", options.socket, ", backend ", options.backend,
           ", policy ", options.server.policy);
   AnnounceReady(startup);

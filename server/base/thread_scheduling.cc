@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 namespace detshare {
 namespace {
@@ -13,6 +14,7 @@ constexpr uint64_t kShortestSlice = 100'000;  // nanoseconds
 // Shorter than any slice that the kernel gives, and longer than a worker needs for a request of a
 // client: a thread whose slice is over loses the CPU for a whole tick.
 constexpr uint64_t kPromptSlice = 500'000;
+constexpr int kPromptNice = -20;
 
 // struct sched_attr of linux/sched/types.h, which cannot be included beside glibc's sched.h.
 struct SchedAttributes {
@@ -35,6 +37,8 @@ void UseSlice(uint64_t nanoseconds) {
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
+int NiceValue() { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); }
+
 // The lowest nice value that the resource limit allows.
 int LowestNice() {
   rlimit limit{};
@@ -44,8 +48,7 @@ int LowestNice() {
 
 }  // namespace
 
-ThreadScheduling::ThreadScheduling()
-    : nice_(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()))) {
+ThreadScheduling::ThreadScheduling() : nice_(NiceValue()) {
   CPU_ZERO(&cpus_);
   sched_getaffinity(0, sizeof cpus_, &cpus_);
   UseSlice(kShortestSlice);
@@ -57,10 +60,21 @@ void ThreadScheduling::SetPrompt(bool prompt) {
   const auto thread = static_cast<id_t>(gettid());
   if (!prompt) {
     setpriority(PRIO_PROCESS, thread, nice_);
-  } else if (nice_ <= 0 && setpriority(PRIO_PROCESS, thread, -20) != 0 && LowestNice() < nice_) {
+  } else if (nice_ <= 0 && setpriority(PRIO_PROCESS, thread, kPromptNice) != 0 &&
+             LowestNice() < nice_) {
     setpriority(PRIO_PROCESS, thread, LowestNice());
   }
   UseSlice(prompt ? kPromptSlice : kShortestSlice);
+}
+
+bool ThreadScheduling::MayBePrompt() {
+  bool may = false;
+  std::thread([&may] {
+    ThreadScheduling scheduling;
+    scheduling.SetPrompt(true);
+    may = NiceValue() == kPromptNice;
+  }).join();
+  return may;
 }
 
 void ThreadScheduling::Place(Where where, int cpu) {

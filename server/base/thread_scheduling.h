@@ -32,6 +32,9 @@ class ThreadScheduling {
   // on purpose.) Such a thread must not poll.
   void SetPrompt(bool prompt);
 
+  // Whether a thread of this process may have the nice value that SetPrompt() gives. Starts a thread.
+  static bool MayBePrompt();
+
   // Let the thread run on all CPUs of the object's creation, on all but one, or on one. CPUs begin with
   // 0. A CPU on which the thread could not run at that time is ignored, and so is its only one.
   void RunAnywhere() { Place(Where::kAnywhere, -1); }

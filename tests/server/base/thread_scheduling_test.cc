@@ -70,6 +70,7 @@ TEST_CASE("A prompt thread has the lowest nice value that it may have, and then 
     REQUIRE(getrlimit(RLIMIT_NICE, &now) == 0);
     scheduling.SetPrompt(true);
     CHECK(Nice() <= std::min(before, 20 - static_cast<int>(now.rlim_cur)));
+    CHECK(ThreadScheduling::MayBePrompt() == (Nice() == -20));
     CHECK(Slice() == (usual == 0 ? 0 : 500'000));
     int nice_of_child = 0;
     OnThread([&] { nice_of_child = Nice(); });
