@@ -131,7 +131,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
     one->mutable_preemption()->set_memory(preemption.memory_bytes);
     one->mutable_preemption()->set_reason(preemption.reason);
     one->mutable_preemption()->set_switched_off(preemption.switched_off);
-    one->mutable_preemption()->set_beside_native(manager_.Schedulers()[i]->BesideNative());
+    one->set_beside_native(manager_.Schedulers()[i]->BesideNative());
     for (const PartitionView& partition : manager_.Partitions(i)) {
       proto::PartitionStatus* const part = one->add_partitions();
       part->set_name(partition.name);

@@ -9,7 +9,7 @@ namespace {
 void AddDevice(const proto::DeviceStatus& other, proto::DeviceStatus* device) {
   device->set_used_memory(std::max(device->used_memory(), other.used_memory()));
   if (device->state() == "ok") device->set_state(other.state());
-  if (other.preemption().beside_native()) device->mutable_preemption()->set_beside_native(true);
+  if (other.beside_native()) device->set_beside_native(true);
   for (const proto::PartitionStatus& more : other.partitions()) {
     auto* const known = device->mutable_partitions();
     const auto same = std::find_if(known->begin(), known->end(),

@@ -355,8 +355,8 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
       scheduling.RunAnywhere();
       if (!alive) session.Violate("the memory shared with the client is gone");
       if (session.reader().Ready()) {
-        alternation.NoteWake(session.region().replies_sent() != replies);
-        replies = session.region().replies_sent();
+        const uint64_t before = std::exchange(replies, session.region().replies_sent());
+        alternation.NoteWake(replies != before);
       }
       if (!prompt || timeout == RingReader::kNoLimit) return;
       const SteadyClock::time_point woke = SteadyClock::now();

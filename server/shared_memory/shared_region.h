@@ -108,7 +108,7 @@ class SharedRegion {
   // Writes a reply into reply slot `slot` (below sizes().reply_count) and wakes its waiter. The slot
   // gets the size of `data`, and at most kReplyDataBytes of it.
   void Reply(uint32_t slot, int result, std::span<const uint8_t> data);
-  // How many replies there were.
+  // How many replies Reply() has written.
   uint64_t replies_sent() const { return replies_sent_; }
   // Replies with `result` to every slot that waits, and tells later waiters that the session is
   // closed. Called at the end of a session.

@@ -103,7 +103,7 @@ std::string StatusText(const proto::Status& status, size_t width) {
     const std::string& reason = status.devices(i).preemption().reason();
     if (!reason.empty())
       out += "\nDevice " + std::to_string(i) + " has no preemption: " + reason + "\n";
-    if (status.devices(i).preemption().beside_native()) {
+    if (status.devices(i).beside_native()) {
       out +=
           "\nDevice " + std::to_string(i) +
           " also runs programs outside of DetShare. Tenants take turns with them, so latencies are "
@@ -155,7 +155,7 @@ std::string StatusJson(const proto::Status& status) {
                        {"preemption_us", device.preemption().latency_us()},
                        {"preemption_memory", device.preemption().memory()},
                        {"preemption_reason", device.preemption().reason()},
-                       {"beside_native", device.preemption().beside_native()},
+                       {"beside_native", device.beside_native()},
                        {"state", device.state()}});
   }
   ordered_json sessions = ordered_json::array();

@@ -115,7 +115,7 @@ TEST_CASE("Status shows how a device preempts, or why it does not") {
   CHECK(device["preemption_reason"] == "");
   CHECK(device["beside_native"] == false);
   CHECK(StatusText(status, 200).find("outside of DetShare") == std::string::npos);
-  preemption->set_beside_native(true);
+  status.mutable_devices(0)->set_beside_native(true);
   CHECK(nlohmann::json::parse(StatusJson(status))["devices"][0]["beside_native"] == true);
   CHECK(StatusText(status, 200).find("Device 0 also runs programs outside of DetShare") !=
         std::string::npos);
