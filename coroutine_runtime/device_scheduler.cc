@@ -131,7 +131,8 @@ DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy>
       board_(std::make_unique<SchedBoard>()),
       durations_(std::make_unique<DurationTable>(device.properties().sm_count)),
       policy_(std::move(policy)),
-      tenants_(std::move(tenants)) {
+      tenants_(std::move(tenants)),
+      wake_(clock) {
   board_->turn = turn_.get();
   auto whole = std::make_unique<Place>();
   whole->partition = &device.whole();
@@ -164,17 +165,13 @@ absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(
 
 DeviceScheduler::~DeviceScheduler() {
   if (turn_ != nullptr) device_.ShareWith(nullptr);
-  {
-    const MutexLock lock(&wake_mutex_);
-    stopping_ = true;
-  }
-  woken_.SignalAll();
+  wake_.Stop();
   if (thread_.joinable()) thread_.join();
 }
 
 void DeviceScheduler::NotePeers() {
   if (turn_ != nullptr) device_.ShareWith([turn = turn_.get()] { return turn->OthersInLine(); });
-  Wake();
+  wake_.WakeNow();
 }
 
 absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,
@@ -350,7 +347,7 @@ void DeviceScheduler::Cooperate(policy::CoroutineId one, policy::CoroutineId oth
       if (entry->team == joins) entry->team = team;
     }
   }
-  Wake();
+  wake_.WakeNow();
 }
 
 void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant,
@@ -362,7 +359,10 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     entry->opened_at = clock_.NowNanoseconds();
     entry->tenant = TenantOf(tenant);
     entry->space = &coroutine.space();
-    entry->entity = std::make_unique<SchedEntity>(*board_, *durations_, clock_, [this] { Wake(); });
+    entry->entity =
+        std::make_unique<SchedEntity>(*board_, *durations_, clock_, [this](SchedEntity::News news) {
+          news == SchedEntity::News::kWork ? wake_.Wake() : wake_.WakeNow();
+        });
     if (trace_ != nullptr) entry->entity->trace().Start();
     Publish(*entry, {}, false);
     SchedEntity& entity = *entry->entity;
@@ -372,7 +372,7 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     entries_.back()->resizes = 0;  // the first partition is not a resize
     coroutine.Attach(entity);
   }
-  Wake();  // Decide() may have changed the time until which the thread sleeps
+  wake_.WakeNow();  // Decide() may have changed the time until which the thread sleeps
 }
 
 void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutine) {
@@ -389,7 +389,7 @@ void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutin
     std::erase_if(entries_, [session](const auto& entry) { return entry->id == session; });
     Decide();
   }
-  Wake();
+  wake_.WakeNow();
 }
 
 absl::Status DeviceScheduler::SetPolicy(std::unique_ptr<policy::Policy> policy) {
@@ -400,7 +400,7 @@ absl::Status DeviceScheduler::SetPolicy(std::unique_ptr<policy::Policy> policy) 
     policy_ = std::move(policy);
     Decide();
   }
-  Wake();
+  wake_.WakeNow();
   return absl::OkStatus();
 }
 
@@ -414,7 +414,7 @@ absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
     for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
     Decide();
   }
-  Wake();
+  wake_.WakeNow();
   return absl::OkStatus();
 }
 
@@ -430,7 +430,7 @@ absl::Status DeviceScheduler::SetPolicyAndTenants(std::unique_ptr<policy::Policy
     for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
     Decide();
   }
-  Wake();
+  wake_.WakeNow();
   return absl::OkStatus();
 }
 
@@ -450,7 +450,7 @@ absl::Status DeviceScheduler::StartTrace() {
     for (const auto& entry : entries_) entry->entity->trace().Start();
     Decide();
   }
-  Wake();
+  wake_.WakeNow();
   return absl::OkStatus();
 }
 
@@ -461,7 +461,7 @@ void DeviceScheduler::StopTrace() {
     for (const auto& entry : entries_) entry->entity->trace().Stop();
     Decide();
   }
-  Wake();
+  wake_.WakeNow();
 }
 
 std::vector<DeviceScheduler::Traced> DeviceScheduler::FetchTrace() {
@@ -473,21 +473,8 @@ std::vector<DeviceScheduler::Traced> DeviceScheduler::FetchTrace() {
 
 // ---- the thread
 
-void DeviceScheduler::Wake() {
-  {
-    const MutexLock lock(&wake_mutex_);
-    if (news_) return;
-    news_ = true;
-  }
-  woken_.Signal();
-}
-
 bool DeviceScheduler::AskIfDue() {
-  bool news;
-  {
-    const MutexLock lock(&wake_mutex_);
-    news = std::exchange(news_, false);
-  }
+  const bool news = wake_.Take();
   const MutexLock lock(&mutex_);
   if (!news && clock_.NowNanoseconds() < ask_at_) return false;
   Decide();
@@ -502,18 +489,7 @@ void DeviceScheduler::Run() {
       const MutexLock lock(&mutex_);
       if (ask_at_ != policy::kForever) wait = ask_at_ - clock_.NowNanoseconds();
     }
-    {
-      MutexLock lock(&wake_mutex_);
-      const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(wake_mutex_) {
-        return news_ || stopping_;
-      };
-      if (wait == policy::kForever) {
-        woken_.Wait(&wake_mutex_, due);
-      } else if (wait > 0) {
-        woken_.WaitFor(&wake_mutex_, std::chrono::nanoseconds(wait), due);
-      }
-      if (stopping_) return;
-    }
+    if (!wake_.Wait(wait)) return;
     AskIfDue();
   }
 }

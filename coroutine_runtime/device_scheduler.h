@@ -5,8 +5,8 @@
 //     event                           thread that asks the policy
 //     a coroutine comes or goes       its worker, in Add() and Remove()
 //     a setting changes               the thread that changes it
-//     work begins or ends, or its     the scheduler's thread, which a worker wakes
-//     budget runs out
+//     work begins or ends, or its     the scheduler's thread, which a worker wakes; soon after, if
+//     budget runs out                 work begins and ends thousands of times a second
 //     the time that the policy named  the scheduler's thread
 //
 // While no coroutine has work or is throttled, the thread sleeps without limit. Otherwise it sleeps
@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/by_tenant.h"
 #include "coroutine_runtime/clock.h"
+#include "coroutine_runtime/moderated_wake.h"
 #include "coroutine_runtime/scheduler_state.h"
 #include "coroutine_runtime/trace_event.h"
 #include "coroutine_runtime/work_totals.h"
@@ -153,7 +154,6 @@ class DeviceScheduler {
   // The scheduler's mutex is held.
   static WorkTotals TotalsOf(const Entry& entry);
 
-  void Wake();
   void Run();
 
   Device& device_;
@@ -176,11 +176,7 @@ class DeviceScheduler {
   std::vector<Traced> ended_ ABSL_GUARDED_BY(mutex_);  // the rest of the traces of ended sessions
   ByTenant<WorkTotals> gone_ ABSL_GUARDED_BY(mutex_);  // the work of ended sessions
 
-  // Workers hold it for a moment only. Never held together with mutex_.
-  Mutex wake_mutex_;
-  CondVar woken_;
-  bool news_ ABSL_GUARDED_BY(wake_mutex_) = false;
-  bool stopping_ ABSL_GUARDED_BY(wake_mutex_) = false;
+  ModeratedWake wake_;  // of the thread
   std::thread thread_;
 };
 

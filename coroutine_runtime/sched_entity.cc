@@ -198,7 +198,7 @@ bool SchedEntity::Throttle() {
   if (throttled_since_ == 0) {
     throttled_since_ = std::max<Nanoseconds>(now, 1);
     throttled_by_ = budget_ <= 0 ? Cause::kBudget : Cause::kWindow;
-    if (throttled_by_ == Cause::kBudget) news_ = true;
+    if (throttled_by_ == Cause::kBudget) news_ = News::kNow;
     board_.throttled.fetch_add(1, std::memory_order_relaxed);
     Set(figures_.throttled_since, throttled_since_);
     SetWorking(true);
@@ -342,14 +342,14 @@ void SchedEntity::SetWorking(bool working) {
   changed_at_ = now;
   Set(figures_.changed_at, now);
   Set(figures_.has_work, working);
-  news_ = true;
+  news_ = std::max(news_, News::kWork);
 }
 
 void SchedEntity::Started(Nanoseconds estimate, bool counts) {
   pass_ = false;
   if (budget_ != policy::kForever) {
     budget_ -= estimate;
-    if (budget_ <= 0) news_ = true;
+    if (budget_ <= 0) news_ = News::kNow;
   }
   if (tokens_.step_begins()) tokens_.Begin(clock_.NowNanoseconds());
   if (tokens_.Work(estimate)) [[unlikely]]
@@ -400,7 +400,7 @@ void SchedEntity::PublishTokens() {
   const policy::TokenView view = tokens_.View();
   const MutexLock lock(&mutex_);
   tokens_view_ = view;
-  news_ = news_ || view.tokens != 0;
+  if (view.tokens != 0) news_ = News::kNow;
 }
 
 void SchedEntity::Resumed(Nanoseconds estimate) {

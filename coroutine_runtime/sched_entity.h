@@ -152,11 +152,13 @@ class alignas(64) SchedEntity {
     std::shared_ptr<const TraceReference> trace;
   };
   enum class Cause { kWindow, kBudget };
+  // Why the policy should be asked again. kWork: work begins or ends, which can happen with each
+  // operation. kNow: something that is rare, or that the coroutine waits for.
+  enum class News { kNone, kWork, kNow };
 
-  // `news` is called on the worker's thread when the policy should be asked again. All arguments
-  // outlive the entity.
+  // `news` is called on the worker's thread. All arguments outlive the entity.
   SchedEntity(SchedBoard& board, DurationTable& durations, const Clock& clock,
-              std::function<void()> news)
+              std::function<void(News)> news)
       : board_(board), table_(durations), clock_(clock), news_callback_(std::move(news)) {}
   // The worker no longer uses the entity.
   ~SchedEntity();
@@ -219,7 +221,7 @@ class alignas(64) SchedEntity {
     std::atomic<bool>& figure = urgent ? figures_.bound_urgent : figures_.bound_ordinary;
     if (figure.load(std::memory_order_relaxed)) return;
     figure.store(true, std::memory_order_relaxed);
-    news_ = true;
+    news_ = News::kNow;
   }
   // Whether an operation of this duration may count as long.
   bool MayBeLong(Nanoseconds estimate) const {
@@ -299,10 +301,8 @@ class alignas(64) SchedEntity {
   void Forget();
   // Notifies the scheduler if there is news.
   void NotifyScheduler() {
-    if (news_) [[unlikely]] {
-      news_ = false;
-      news_callback_();
-    }
+    if (news_ != News::kNone) [[unlikely]]
+      news_callback_(std::exchange(news_, News::kNone));
   }
   Nanoseconds in_flight() const { return in_flight_; }
   // Whether the coroutine has work.
@@ -369,7 +369,7 @@ class alignas(64) SchedEntity {
   SchedBoard& board_;
   DurationTable& table_;
   const Clock& clock_;
-  const std::function<void()> news_callback_;
+  const std::function<void(News)> news_callback_;
   Assignment assignment_;
   uint64_t seen_ = 0;         // version of assignment_
   bool unlimited_ = true;     // no window, no budget
@@ -404,7 +404,7 @@ class alignas(64) SchedEntity {
   bool keeps_ordinary_ = false;
   bool working_ = false;  // counted in board_.busy, with counted_rank_
   int counted_rank_ = 0;
-  bool news_ = false;
+  News news_ = News::kNone;
   uint32_t since_move_ = 0, next_place_ = 0;
   // The operations since the latest pause of kRequestPause, and those of a typical request.
   uint32_t request_operations_ = 0, typical_request_ = 0;

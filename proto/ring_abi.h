@@ -127,7 +127,7 @@ struct SessionHeader {
   // class is `latency`. Relaxed: a hint that publishes nothing.
   std::atomic<uint32_t> awaited;
   // The CPU of the client's thread that last woke the reader, plus 1; 0 if it is unknown. Relaxed: a
-  // hint for the reader's thread, on which CPUs it should sleep.
+  // hint for the reader's thread, on which CPU it should sleep.
   std::atomic<uint32_t> client_cpu;
 
   // The text ring has pieces of text. A piece is a word of 32 bits, its length and perhaps

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace detshare {
 namespace {
@@ -77,20 +78,17 @@ bool ThreadScheduling::MayBePrompt() {
   return may;
 }
 
-void ThreadScheduling::Place(Where where, int cpu) {
-  if (where == where_ && cpu == cpu_) return;
-  where_ = where;
-  cpu_ = cpu;
-  cpu_set_t set = cpus_;
-  if (cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(cpu, &cpus_)) {
-    if (where == Where::kOn) {
-      CPU_ZERO(&set);
-      CPU_SET(cpu, &set);
-    } else if (CPU_COUNT(&set) > 1) {
-      CPU_CLR(cpu, &set);
-    }
-  }
-  sched_setaffinity(0, sizeof set, &set);
+void ThreadScheduling::RunAnywhere() {
+  if (!std::exchange(bound_, false)) return;
+  sched_setaffinity(0, sizeof cpus_, &cpus_);
+}
+
+void ThreadScheduling::KeepOn(int cpu) {
+  if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &cpus_)) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  bound_ = sched_setaffinity(0, sizeof set, &set) == 0 || bound_;
 }
 
 void Alternation::NoteWake(bool replied) {

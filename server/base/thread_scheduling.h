@@ -7,8 +7,6 @@
 //     the thread that runs. This needs no right: the share of the CPU stays the same.
 //   - A thread that has just worked for longer than its share must wait even so, unless its nice value
 //     is lower. This needs RLIMIT_NICE or CAP_SYS_NICE.
-//   - A thread wakes on the CPU of the thread that woke it, if no CPU is idle. A client that polls for
-//     the reply there keeps the CPU from the thread that has to reply.
 #pragma once
 
 #include <sched.h>
@@ -35,20 +33,15 @@ class ThreadScheduling {
   // Whether a thread of this process may have the nice value that SetPrompt() gives. Starts a thread.
   static bool MayBePrompt();
 
-  // Let the thread run on all CPUs of the object's creation, on all but one, or on one. CPUs begin with
-  // 0. A CPU on which the thread could not run at that time is ignored, and so is its only one.
-  void RunAnywhere() { Place(Where::kAnywhere, -1); }
-  void KeepOff(int cpu) { Place(Where::kOff, cpu); }
-  void KeepOn(int cpu) { Place(Where::kOn, cpu); }
+  // Let the thread run on all CPUs of the object's creation, or on one. CPUs begin with 0. A CPU on
+  // which the thread could not run at that time is ignored.
+  void RunAnywhere();
+  void KeepOn(int cpu);
 
  private:
-  enum class Where { kAnywhere, kOff, kOn };
-  void Place(Where where, int cpu);
-
   cpu_set_t cpus_;
   int nice_ = 0;  // at the object's creation
-  Where where_ = Where::kAnywhere;
-  int cpu_ = -1;
+  bool bound_ = false;
   bool prompt_ = false;
 };
 

@@ -341,9 +341,7 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
     }
     // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
     const auto sleep = [&](std::chrono::nanoseconds timeout) {
-      if (prompt) {
-        scheduling.KeepOff(ClientCpu(*session.region().header()));
-      } else if (full && !awaited && alternation.alternates()) {
+      if (full && !awaited && alternation.alternates()) {
         scheduling.KeepOn(ClientCpu(*session.region().header()));
       }
       const SteadyClock::time_point begin = SteadyClock::now();

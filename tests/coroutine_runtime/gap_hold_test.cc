@@ -45,7 +45,7 @@ struct UrgentSession {
   ManualClock clock;
   SchedBoard board;
   DurationTable durations{device.properties().sm_count};
-  SchedEntity entity{board, durations, clock, [] {}};
+  SchedEntity entity{board, durations, clock, [](SchedEntity::News) {}};
   bool ordinary_complete = true;
   Binding binding{device, space, [this](bool) { return ordinary_complete; }};
   GapHold hold{device, binding};

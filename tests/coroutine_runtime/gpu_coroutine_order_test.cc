@@ -373,7 +373,7 @@ class RandomProgram {
   SchedBoard board_;
   DurationTable durations_{16};
   ManualClock clock_;
-  SchedEntity entity_{board_, durations_, clock_, [] {}};
+  SchedEntity entity_{board_, durations_, clock_, [](SchedEntity::News) {}};
   std::unique_ptr<AddressSpace> space_ = *device_.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::unique_ptr<GpuCoroutine> coroutine_ =
       *GpuCoroutine::Create(device_, *space_, pool_, parking_);

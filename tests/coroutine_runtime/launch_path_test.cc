@@ -87,7 +87,7 @@ TEST_CASE("Operations of a followed session allocate nothing") {
   SchedBoard board;
   DurationTable durations(16);
   ManualClock clock;
-  SchedEntity entity(board, durations, clock, [] {});
+  SchedEntity entity(board, durations, clock, [](SchedEntity::News) {});
   SchedEntity::Assignment assignment;
   assignment.followed = true;
   assignment.rank = 1;
@@ -180,7 +180,7 @@ TEST_CASE("Operations allocate nothing when the session moves between time-slice
   SchedBoard board;
   DurationTable durations(16);
   ManualClock clock;
-  SchedEntity entity(board, durations, clock, [] {});
+  SchedEntity entity(board, durations, clock, [](SchedEntity::News) {});
   std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   coroutine = *GpuCoroutine::Create(device, *space, pool, parking);

@@ -48,7 +48,11 @@ struct Entity {
   SchedBoard board;
   DurationTable durations{device.properties().sm_count};
   int news = 0;
-  SchedEntity entity{board, durations, clock, [this] { ++news; }};
+  SchedEntity::News latest = SchedEntity::News::kNone;
+  SchedEntity entity{board, durations, clock, [this](SchedEntity::News reason) {
+                       ++news;
+                       latest = reason;
+                     }};
 
   Entity() { clock.Advance(1000); }
   SchedEntity::Assignment Assignment() {
@@ -134,7 +138,7 @@ TEST_CASE_METHOD(GuardedEntity, "Work makes progress in the pauses of urgent wor
 TEST_CASE_METHOD(GuardedEntity,
                  "Work that only programs outside of the daemon can stop shares the device") {
   board.AddUrgent(-1);
-  SchedEntity other(board, durations, clock, [] {});
+  SchedEntity other(board, durations, clock, [](SchedEntity::News) {});
   const auto look = [&](int times, bool proceeds = false) {
     for (int i = 0; i < times; ++i) {
       if (proceeds) {
@@ -344,16 +348,19 @@ TEST_CASE_METHOD(Entity, "A budget that is used up throttles as such, and is new
   CHECK(entity.MayRun());
   entity.Started(40, true);
   entity.NotifyScheduler();
+  CHECK(latest == SchedEntity::News::kWork);
   const int before = news;
   entity.NotifyScheduler();
   CHECK(news == before);
   entity.Started(60, true);
   entity.NotifyScheduler();
   CHECK(news == before + 1);
+  CHECK(latest == SchedEntity::News::kNow);
   CHECK_FALSE(entity.MayRun());
   CHECK_FALSE(entity.Throttle());
   entity.NotifyScheduler();
   CHECK(news == before + 2);
+  CHECK(latest == SchedEntity::News::kNow);
   clock.Advance(300);
   Publish(assignment);
   CHECK(entity.MayRun());
@@ -383,7 +390,7 @@ struct BesideProcess {
     peers.own_id = 1;
     AddPeer(peers, 2, other);
     board.turn = &turn;
-    entity = std::make_unique<SchedEntity>(board, durations, clock, [] {});
+    entity = std::make_unique<SchedEntity>(board, durations, clock, [](SchedEntity::News) {});
     SchedEntity::Assignment assignment;
     assignment.followed = assignment.shares_device = true;
     entity->Publish(std::move(assignment));

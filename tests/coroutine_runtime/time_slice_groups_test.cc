@@ -30,7 +30,7 @@ struct GroupFixture {
   SchedBoard board;
   DurationTable durations{16};
   ManualClock clock;
-  SchedEntity entity{board, durations, clock, [] {}};
+  SchedEntity entity{board, durations, clock, [](SchedEntity::News) {}};
   std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   FakeKernel kernel, bound_kernel;

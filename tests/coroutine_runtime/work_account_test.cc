@@ -27,7 +27,7 @@ struct Followed {
   DeviceTurn turn{page.devices[0].turn, peers, 0, clock, [](bool) {}};
   BoardBesideProcess board{turn};
   DurationTable durations{device.properties().sm_count};
-  SchedEntity entity{board, durations, clock, [] {}};
+  SchedEntity entity{board, durations, clock, [](SchedEntity::News) {}};
   QueuePool pool{device};
   Executor executor;
   Parking parking;

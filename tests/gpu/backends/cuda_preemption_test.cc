@@ -170,7 +170,7 @@ TEST_CASE("A session that becomes urgent while its stream waits for memory still
   SchedBoard board;
   DurationTable durations(16);
   const RealClock clock;
-  SchedEntity entity(board, durations, clock, [] {});
+  SchedEntity entity(board, durations, clock, [](SchedEntity::News) {});
   auto coroutine = *GpuCoroutine::Create(*gpu, *session.space, pool, parking);
   for (StreamId stream = 1; stream <= 2; ++stream)
     REQUIRE_OK(coroutine->CreateStream(stream, 1, {.non_blocking = true}));
