@@ -64,8 +64,9 @@ absl::Status IdleWindow::RunInTurn(TimePoint limit, CudaAddressSpace& space,
     Hold();
     const TimePoint end = std::min(limit, Clock::now() + hold);
     do {
+      const bool busy = group_.Busy();  // may find that the context is lost
       if (!Ended(space).ok()) break;
-      if (!group_.Busy()) {
+      if (!busy) {
         const absl::Status status = [&] {
           const OrdinarySlice::Call own(group_.slice.get());
           return call();
@@ -101,7 +102,8 @@ bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work
   if (!turn_.TryLock()) return false;
   Hold();
   // The work that is being submitted may contain a wait for the host.
-  const bool now = !group_.Busy() || (in_spite_of_work && !group_.gpu.AnySpaceWaitsForTheHost());
+  const bool idle = !group_.Busy() || (in_spite_of_work && !group_.gpu.AnySpaceWaitsForTheHost());
+  const bool now = idle && !group_.gpu.lost();  // Busy() may have found the loss
   if (now) {
     const OrdinarySlice::Call own(group_.slice.get());
     call();
