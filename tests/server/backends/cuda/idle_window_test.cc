@@ -1,106 +1,21 @@
-// On a driver whose streams do what the test says, and with the backend's own queues.
 #include "server/backends/cuda/idle_window.h"
 
-#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "coroutine_runtime/status_cuda.h"
-#include "server/backends/cuda/cuda_address_space.h"
-#include "server/backends/cuda/cuda_queue.h"
+#include "tests/server/backends/cuda/stand_in_session.h"
 
 namespace detshare::cuda {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr DeviceAddress kBase = 0x7000'0000'0000;
-constexpr uint64_t kSize = 1 << 20;
-
-// What a CUstream of the driver below points to.
-struct Stream {
-  std::atomic<int> in_flight{0};  // operations
-  std::atomic<CUresult> error{CUDA_SUCCESS};
-};
-
-Stream& StreamOf(CUstream stream) { return *reinterpret_cast<Stream*>(stream); }
-
-// How many operations all streams of the test have received.
-std::atomic<uint64_t> g_submitted{0};
-
-DriverApi Driver() {
-  DriverApi api;
-  api.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
-  api.cuGetErrorName = [](CUresult, const char** name) {
-    *name = "CUDA_ERROR_OF_THE_TEST";
-    return CUDA_SUCCESS;
-  };
-  api.cuMemAddressReserve = [](CUdeviceptr* address, size_t, size_t, CUdeviceptr wanted,
-                               unsigned long long) {
-    *address = wanted;
-    return CUDA_SUCCESS;
-  };
-  api.cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
-  api.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
-  api.cuStreamQuery = [](CUstream stream) {
-    if (const CUresult error = StreamOf(stream).error; error != CUDA_SUCCESS) return error;
-    return StreamOf(stream).in_flight != 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
-  };
-  api.cuStreamSynchronize = [](CUstream stream) {
-    while (StreamOf(stream).in_flight != 0) std::this_thread::yield();
-    return CUDA_SUCCESS;
-  };
-  api.cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream stream) {
-    ++StreamOf(stream).in_flight;
-    ++g_submitted;
-    return CUDA_SUCCESS;
-  };
-  api.cuStreamWaitValue64 = [](CUstream, CUdeviceptr, cuuint64_t, unsigned) {
-    return CUDA_SUCCESS;
-  };
-  return api;
-}
-
-// A session with `kStreams` streams, whose work ends when the test says so.
-struct Session {
-  static constexpr int kStreams = 3;
-
-  std::array<Stream, kStreams> streams;
-  const DriverApi api = Driver();
-  CudaContext context{api, 0, nullptr};
-  HostRegistry registry;
-  DeferredReclaimer reclaimer{context};
-  std::unique_ptr<CudaAddressSpace> space;
-  std::vector<std::unique_ptr<CudaQueue>> queues;
-  IdleWindow& idle = context.ordinary.idle;
-
-  Session() {
-    space = *CudaAddressSpace::Create({context, reclaimer, registry, 4096}, kBase, kSize);
-    for (Stream& stream : streams) {
-      auto state =
-          std::make_shared<StreamState>(context.ordinary, reinterpret_cast<CUstream>(&stream));
-      context.ordinary.AddStream(state);
-      queues.push_back(std::make_unique<CudaQueue>(reclaimer, std::move(state)));
-    }
-  }
-  ~Session() {
-    for (Stream& stream : streams) stream.in_flight = 0;
-    space.reset();
-    queues.clear();
-  }
-
-  absl::Status Submit(int stream) { return queues[stream]->Fill(*space, {kBase, 0, 16}); }
-  bool Busy() const {
-    return std::any_of(streams.begin(), streams.end(),
-                       [](const Stream& stream) { return stream.in_flight != 0; });
-  }
-};
-
-TEST_CASE_METHOD(Session, "A call is made while nothing is in flight and nobody submits work") {
+TEST_CASE_METHOD(StandInSession,
+                 "A call is made while nothing is in flight and nobody submits work") {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < kStreams; ++i) {
@@ -139,14 +54,15 @@ TEST_CASE_METHOD(Session, "A call is made while nothing is in flight and nobody 
   CHECK(disturbed == 0);
 }
 
-TEST_CASE_METHOD(Session, "A call's own error is returned, and work goes on") {
+TEST_CASE_METHOD(StandInSession, "A call's own error is returned, and work goes on") {
   CHECK(idle.Run(*space, [] { return absl::InternalError("the call's"); }).message() ==
         "the call's");
   CHECK_FALSE(idle.holding());
   CHECK(Submit(0).ok());
 }
 
-TEST_CASE_METHOD(Session, "Work that does not end lets a call with a limit give up, and goes on") {
+TEST_CASE_METHOD(StandInSession,
+                 "Work that does not end lets a call with a limit give up, and goes on") {
   REQUIRE(Submit(1).ok());
   bool made = false;
   const auto call = [&] {
@@ -162,7 +78,7 @@ TEST_CASE_METHOD(Session, "Work that does not end lets a call with a limit give 
   CHECK(made);
 }
 
-TEST_CASE_METHOD(Session,
+TEST_CASE_METHOD(StandInSession,
                  "While a stream waits for its client, a call waits without holding work back") {
   std::atomic<uint64_t> fence{0};
   REQUIRE(queues[0]->WaitFence(*space, &fence, 7).ok());
@@ -186,7 +102,7 @@ TEST_CASE_METHOD(Session,
   CHECK(made);
 }
 
-TEST_CASE_METHOD(Session,
+TEST_CASE_METHOD(StandInSession,
                  "No call is made for a session that is over, or on a device that is lost") {
   REQUIRE(Submit(2).ok());
   bool made = false;
@@ -209,7 +125,7 @@ TEST_CASE_METHOD(Session,
   CHECK_FALSE(made);
 }
 
-TEST_CASE_METHOD(Session,
+TEST_CASE_METHOD(StandInSession,
                  "A try makes the call if nothing is in flight, or in spite of work that ends") {
   int made = 0;
   const auto call = [&] { ++made; };
@@ -228,7 +144,7 @@ TEST_CASE_METHOD(Session,
   fence = 1;
 }
 
-TEST_CASE_METHOD(Session, "A try on a device that is lost does not make the call") {
+TEST_CASE_METHOD(StandInSession, "A try on a device that is lost does not make the call") {
   REQUIRE(Submit(0).ok());
   streams[0].error = CUDA_ERROR_LAUNCH_FAILED;
   CHECK_FALSE(idle.TryRun([] { FAIL("made on a lost device"); }, false));
@@ -237,7 +153,7 @@ TEST_CASE_METHOD(Session, "A try on a device that is lost does not make the call
   CHECK_FALSE(idle.holding());
 }
 
-TEST_CASE_METHOD(Session, "A try during a call is refused and changes nothing") {
+TEST_CASE_METHOD(StandInSession, "A try during a call is refused and changes nothing") {
   CHECK(idle.Run(*space,
                  [this] {
                    CHECK_FALSE(idle.TryRun([] { FAIL("made inside another call"); }, true));
