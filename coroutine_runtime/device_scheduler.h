@@ -5,8 +5,8 @@
 //     event                           thread that asks the policy
 //     a coroutine comes or goes       its worker, in Add() and Remove()
 //     a setting changes               the thread that changes it
-//     work begins or ends, or its     the scheduler's thread, which a worker wakes; soon after, if
-//     budget runs out                 work begins and ends thousands of times a second
+//     a budget runs out               the scheduler's thread, which a worker wakes
+//     work begins or ends             the same, soon after if that happens often (moderated_wake.h)
 //     the time that the policy named  the scheduler's thread
 //
 // While no coroutine has work or is throttled, the thread sleeps without limit. Otherwise it sleeps
