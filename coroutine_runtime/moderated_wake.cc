@@ -1,6 +1,7 @@
 #include "coroutine_runtime/moderated_wake.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace detshare {
 

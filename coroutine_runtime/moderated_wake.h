@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 
 #include "coroutine_runtime/clock.h"
 #include "policy/policy.h"

@@ -2,7 +2,8 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <optional>
+#include <chrono>
+#include <functional>
 #include <thread>
 #include <vector>
 
