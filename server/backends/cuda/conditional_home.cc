@@ -14,6 +14,7 @@ absl::StatusOr<std::shared_ptr<ConditionalHome>> ConditionalHome::Create(
   CUgraph graph = nullptr;
   DETSHARE_RETURN_IF_ERROR(
       group.gpu.Check(group.gpu.api.cuGraphCreate(&graph, 0), "cuGraphCreate"));
+  group.graph_order.AddConditional();
   return std::shared_ptr<ConditionalHome>(new ConditionalHome(group, reclaimer, number, graph));
 }
 
@@ -23,6 +24,7 @@ ConditionalHome::~ConditionalHome() {
                      group.Enter();
                      if (executable != nullptr) group.gpu.api.cuGraphExecDestroy(executable);
                      group.gpu.api.cuGraphDestroy(graph);
+                     group.graph_order.RemoveConditional();
                    });
 }
 

@@ -15,6 +15,7 @@
 
 #include "proto/mutex.h"
 #include "server/backends/cuda/driver_api.h"
+#include "server/backends/cuda/graph_order.h"
 #include "server/backends/cuda/idle_window.h"
 #include "server/backends/cuda/ordinary_slice.h"
 
@@ -56,12 +57,6 @@ class CudaGroup {
   CudaContext& gpu;
   const CUcontext context;
   const bool urgent;  // whether its work stops that of the other group
-  // Graphs with conditional nodes run one after the other, whatever their streams: the driver (580)
-  // ends the context with CUDA_ERROR_LAUNCH_FAILED when many of them run at once.
-  struct ConditionalGraphs {
-    Mutex mutex;
-    CUevent last ABSL_GUARDED_BY(mutex) = nullptr;  // behind the last launch; null: there was none
-  } conditional_graphs;
   // Null, unless this is the ordinary group and there is an urgent one. Set before other threads use
   // the object.
   std::unique_ptr<OrdinarySlice> slice;
@@ -78,6 +73,7 @@ class CudaGroup {
   bool Busy();
 
   IdleWindow idle{*this};
+  GraphOrder graph_order{*this};
   // The largest local memory per thread that a launched kernel needed. Relaxed: a thread that sees
   // an old value only takes the slow path of a launch.
   std::atomic<uint32_t> local_bytes{0};

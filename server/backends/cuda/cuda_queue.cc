@@ -197,33 +197,26 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
   if (!go.ok() || !*go) return go.status();
   DETSHARE_RETURN_IF_ERROR(graph.WaitForOtherGroup(state_->stream));
   const auto launch = [&] {
-    return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
+    return group_.graph_order.Submit(state_->stream, graph.conditional(), [&] {
+      return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
+    });
   };
   return Printing(graph.prints(), space, [&] {
     const CUresult result =
         !graph.memory_waits().empty()
             ? space.memory_waits().Submit(state_->stream, graph.memory_waits(), launch)
-        : graph.conditional() ? LaunchBehindOthers(launch)
-                              : launch();
+            : launch();
     return context_.Check(result, "cuGraphLaunch");
   });
 }
 
-CUresult CudaQueue::LaunchBehindOthers(absl::FunctionRef<CUresult()> launch) {
-  const DriverApi& api = context_.api;
-  CudaGroup::ConditionalGraphs& order = group_.conditional_graphs;
-  const MutexLock lock(&order.mutex);
-  CUresult result = order.last == nullptr ? api.cuEventCreate(&order.last, CU_EVENT_DISABLE_TIMING)
-                                          : api.cuStreamWaitEvent(state_->stream, order.last, 0);
-  if (result == CUDA_SUCCESS) result = launch();
-  if (result == CUDA_SUCCESS) result = api.cuEventRecord(order.last, state_->stream);
-  return result;
-}
-
 absl::Status CudaQueue::UploadGraph(AddressSpace& space, Graph& graph) {
   const Submission submission(*this, space);
+  const auto& own = static_cast<const CudaGraph&>(graph);
   return context_.Check(
-      context_.api.cuGraphUpload(static_cast<CudaGraph&>(graph).executable(), state_->stream),
+      group_.graph_order.Submit(
+          state_->stream, own.conditional(),
+          [&] { return context_.api.cuGraphUpload(own.executable(), state_->stream); }),
       "cuGraphUpload");
 }
 

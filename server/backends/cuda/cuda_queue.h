@@ -84,8 +84,6 @@ class CudaQueue final : public Queue {
 
   absl::Status LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
                               absl::Span<const uint64_t> values);
-  // Calls `launch`, which launches a graph with conditional nodes.
-  CUresult LaunchBehindOthers(absl::FunctionRef<CUresult()> launch);
   // Calls `launch`. If its kernels print, their text goes to the space's output.
   absl::Status Printing(bool prints, CudaAddressSpace& space,
                         absl::FunctionRef<absl::Status()> launch);

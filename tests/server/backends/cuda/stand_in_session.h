@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <deque>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -25,11 +27,19 @@ inline constexpr uint64_t kSize = 1 << 20;
 struct StandInStream {
   std::atomic<int> in_flight{0};  // operations
   std::atomic<CUresult> error{CUDA_SUCCESS};
+  std::set<const StandInStream*> waited_for;  // by events
+};
+
+// What a CUevent points to.
+struct StreamPoint {
+  const StandInStream* stream = nullptr;  // where it was recorded last
 };
 
 inline StandInStream& StreamOf(CUstream stream) {
   return *reinterpret_cast<StandInStream*>(stream);
 }
+
+inline StreamPoint& PointOf(CUevent event) { return *reinterpret_cast<StreamPoint*>(event); }
 
 // How many operations all streams of the test have received.
 inline std::atomic<uint64_t> g_submitted{0};
@@ -54,6 +64,23 @@ inline DriverApi StandInDriver() {
   };
   api.cuStreamSynchronize = [](CUstream stream) {
     while (StreamOf(stream).in_flight != 0) std::this_thread::yield();
+    return CUDA_SUCCESS;
+  };
+  // An event is its stream: it is reached when the stream has nothing in flight.
+  api.cuEventCreate = [](CUevent* event, unsigned) {
+    static std::deque<StreamPoint> points;
+    *event = reinterpret_cast<CUevent>(&points.emplace_back());
+    return CUDA_SUCCESS;
+  };
+  api.cuEventRecord = [](CUevent event, CUstream stream) {
+    PointOf(event).stream = &StreamOf(stream);
+    return CUDA_SUCCESS;
+  };
+  api.cuEventQuery = [](CUevent event) {
+    return PointOf(event).stream->in_flight != 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
+  api.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
+    StreamOf(stream).waited_for.insert(PointOf(event).stream);
     return CUDA_SUCCESS;
   };
   api.cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream stream) {
