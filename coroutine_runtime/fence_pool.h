@@ -20,6 +20,7 @@ struct FencePoint {
   bool reached() const {
     return fence == nullptr || fence->load(std::memory_order_acquire) >= value;
   }
+  friend bool operator==(const FencePoint&, const FencePoint&) = default;
 };
 
 class FencePool;

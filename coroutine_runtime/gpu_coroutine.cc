@@ -468,7 +468,11 @@ absl::StatusOr<FenceLease> GpuCoroutine::FenceOf(LogicalContext& context) {
 }
 
 Task<absl::Status> GpuCoroutine::AwaitFence(FenceLease fence) {
-  const FencePoint point = fence.point();
+  absl::Status result = co_await AwaitPoint(fence.point());
+  co_return result;
+}
+
+Task<absl::Status> GpuCoroutine::AwaitPoint(FencePoint point) {
   const bool reached = co_await executor().Reached(point.fence, point.value);
   absl::Status fault = space_.fault();
   if (reached || !fault.ok()) co_return fault;
@@ -481,9 +485,14 @@ Task<absl::Status> GpuCoroutine::Idle() {
     DETSHARE_CO_ASSIGN_OR_RETURN(FenceLease fence, FenceOf(*context));
     fences.push_back(std::move(fence));
   }
+  const std::vector<FencePoint> ending = ending_;
   absl::Status result;
   for (FenceLease& fence : fences) {
     absl::Status status = co_await AwaitFence(std::move(fence));
+    result.Update(status);
+  }
+  for (const FencePoint point : ending) {
+    absl::Status status = co_await AwaitPoint(point);
     result.Update(status);
   }
   co_return result;
@@ -508,7 +517,10 @@ Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
   // complete.
   StreamTable::Ended ended = streams_.End(id);
   if (!fence.ok()) co_return fence.status();
+  const FencePoint point = fence->point();
+  ending_.push_back(point);
   absl::Status result = co_await AwaitFence(*std::move(fence));
+  ending_.erase(std::find(ending_.begin(), ending_.end(), point));
   if (result.ok()) ended.ReturnQueues();
   co_return result;
 }

@@ -237,8 +237,8 @@ class GpuCoroutine {
   // Whether WatchWork() may have something to detect even without a new record.
   bool watching_work() const { return account_.watching(); }
 
-  // Completes when everything submitted before the first await is complete. Returns the fault of
-  // the space if there is one.
+  // Completes when everything submitted before the first await is complete, also in contexts that
+  // are being destroyed. Returns the fault of the space if there is one.
   Task<absl::Status> Idle();
   // The same for one context.
   Task<absl::Status> IdleContext(ContextId context);
@@ -265,6 +265,7 @@ class GpuCoroutine {
   // Returns a fence that is signalled when all work of the context is complete.
   absl::StatusOr<FenceLease> FenceOf(LogicalContext& context);
   Task<absl::Status> AwaitFence(FenceLease fence);
+  Task<absl::Status> AwaitPoint(FencePoint point);
 
   Device& device_;
   AddressSpace& space_;
@@ -282,6 +283,7 @@ class GpuCoroutine {
   EventTable events_;
   std::vector<GpuGraph*> unready_;
   std::vector<GpuCoroutine*> users_;
+  std::vector<FencePoint> ending_;  // behind the work of contexts that are being destroyed
 };
 
 }  // namespace detshare

@@ -354,7 +354,9 @@ absl::Status GpuGraph::Replace(GraphPlace place, GraphNode now) {
   }
   DETSHARE_RETURN_IF_ERROR(Apply(place, now));
   bytes_ += BytesOf(now) - BytesOf(*node);
-  const bool counts = node->enabled != now.enabled || std::holds_alternative<RecordStep>(now.step);
+  const bool counts = node->enabled != now.enabled ||
+                      std::holds_alternative<RecordStep>(now.step) ||
+                      std::holds_alternative<WaitMarkerStep>(now.step);
   description_.graphs[place.graph].nodes[place.node] = std::move(now);
   if (counts) CountAgain();
   return absl::OkStatus();

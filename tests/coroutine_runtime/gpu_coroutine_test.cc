@@ -269,6 +269,28 @@ TEST_CASE_METHOD(GpuCoroutineFixture,
 }
 
 TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "Idle() also waits for the work of a context that is ending") {
+  Stream(1);
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->WaitFence(1, &fences[0], 1).ok());
+  REQUIRE(Launch(1).ok());  // kept, with its kernel
+  Start(coroutine->DestroyContext(kOwnContext));
+  device.RunAll();
+  executor.Poll();
+  CHECK_FALSE(result.has_value());
+  std::optional<absl::Status> idle;
+  executor.Spawn(Keep(coroutine->Idle(), &idle));
+  executor.Poll();
+  CHECK_FALSE(idle.has_value());
+  fences[0] = 1;
+  executor.Poll();
+  device.RunAll();
+  executor.Poll();
+  CHECK(result.has_value());
+  CHECK(idle.has_value());
+}
+
+TEST_CASE_METHOD(GpuCoroutineFixture,
                  "A stream that waits for a word in memory holds up no queue of the device") {
   Stream(1);
   Stream(2);

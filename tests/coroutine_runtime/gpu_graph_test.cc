@@ -261,10 +261,17 @@ TEST_CASE_METHOD(KeptLaunches, "A graph waits for the recording of an event that
   REQUIRE(coroutine->RecordEvent(1, 2, nullptr, 0).ok());
   CHECK(Launched() == 0);
   bool* recorded = nullptr;
+  const GraphNode wait = {WaitMarkerStep{*coroutine->ShareEvent(1, &recorded)}};
   GraphDescription waiting = Single();
-  waiting.graphs[0].nodes.push_back({WaitMarkerStep{*coroutine->ShareEvent(1, &recorded)}});
+  waiting.graphs[0].nodes.push_back(wait);
+  const bool changes = GENERATE(false, true);
+  if (changes) {
+    REQUIRE(coroutine->CreateEvent(2, 7, /*timed=*/false).ok());
+    waiting.graphs[0].nodes[1] = {WaitMarkerStep{*coroutine->ShareEvent(2, &recorded)}};
+  }
   GraphPlace refused;
   const std::unique_ptr<GpuGraph> second = *GpuGraph::Create(*coroutine, waiting, &refused);
+  if (changes) REQUIRE(second->Replace({0, 1}, wait).ok());
   REQUIRE(second->Launch(3, {}).ok());
   REQUIRE(Launched() == 2);  // the device has the recording before the launch that waits for it
   Open();

@@ -25,10 +25,10 @@ namespace {
 
 Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId context, Reply reply) {
   absl::Status status = co_await device.coroutine->DestroyContext(context);
-  // Work of other devices may still use the memory that is freed below.
-  for (SessionDevice& other : session.devices()) {
-    if (&other == &device) continue;
-    const absl::Status idle = co_await other.coroutine->Idle();
+  // Work of other contexts and devices may still use what is freed below: memory and arrays have no
+  // context for work, and a client that writes its ring itself can launch kernels in any context.
+  for (SessionDevice& each : session.devices()) {
+    const absl::Status idle = co_await each.coroutine->Idle();
     status.Update(idle);
   }
   // When work is lost, the context's objects stay until the session ends, because a device may

@@ -357,5 +357,33 @@ TEST_CASE("The pinned memory of a context ends with it, and that of others stays
   CHECK(pinned() == 1 << 20);
 }
 
+TEST_CASE("A context ends when no work of another context can use its memory and code") {
+  SessionFixture f;
+  auto session = f.Open();
+  RingTestClient& ring = *session->ring;
+  ring.context = 1;
+  ring.Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
+  ring.context = 2;
+  wire::cuMemAlloc_v2_Reply memory{};
+  REQUIRE(ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &memory) == 0);
+  const KernelId kernel = SessionFixture::LoadKernel(*session, "add");
+  ring.context = 1;
+  ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 1, 1, {1, 0, 0}});
+  const uint64_t parameters[2] = {memory.address, 3};
+  ring.Send(Op::cuLaunchKernelEx, Launch(kernel),
+            {reinterpret_cast<const uint8_t*>(parameters), sizeof(parameters)});
+  ReplySlot& slot = ring.slot(1);
+  slot.state.store(kReplyPending);
+  const wire::cuCtxDestroy_v2 end{2, 0};
+  ring.Submit(static_cast<uint16_t>(Op::cuCtxDestroy_v2), &end, sizeof(end), {}, 1);
+  wire::cuMemAlloc_v2_Reply more{};
+  REQUIRE(ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &more) == 0);
+  CHECK(slot.state.load(std::memory_order_acquire) == kReplyPending);
+  ring.fence(1).store(1);
+  CHECK(ring.Await(1) == 0);
+  CHECK_FALSE(session->ended->get_future().wait_for(std::chrono::milliseconds(0)) ==
+              std::future_status::ready);
+}
+
 }  // namespace
 }  // namespace detshare
