@@ -65,6 +65,7 @@ void AddInternalFlags(CLI::App& app, Flags& flags) {
   app.add_option("--first-session", flags.server.first_session)->group("");
   app.add_option("--device-losses", flags.device_losses)->group("");
   app.add_option("--ready-fd", flags.ready_fd)->group("");
+  app.add_option("--devices-fd", flags.devices_fd)->group("");
   app.add_option("--engine", flags.engine)->group("");
   app.add_option("--engine-directory", flags.engine_directory)->group("");
   app.add_option("--engine-fd", flags.engine_fd)->group("");

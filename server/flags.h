@@ -24,8 +24,9 @@ struct Flags {
   bool soft_kernels_outlive_sessions = false;  // as in BackendOptions
   int listen_fd = -1;                          // as Daemon::Options::listen_fd
   uint64_t device_losses = 0;                  // as Daemon::Options::device_losses
-  int ready_fd = -1;                           // gets a line once clients can connect; -1: none
-  bool remove_runtime_directory = false;       // when the daemon ends
+  int devices_fd = -1;                    // gets a description of the devices (device_inquiry.h)
+  int ready_fd = -1;                      // gets a line once clients can connect; -1: none
+  bool remove_runtime_directory = false;  // when the daemon ends
 
   // An engine gets these from the supervisor; "" and -1: this process is no engine.
   std::string engine;            // its isolation group

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/logging.h"
+#include "server/device_inquiry.h"
 #include "server/engines/isolation_group.h"
 #include "server/flags.h"
 #include "server/serve_daemon.h"
@@ -26,6 +27,7 @@ int main(int argc, char** argv) {
     detshare::LogErrorLines(startup.status().message());
     return 1;
   }
+  if (flags.devices_fd >= 0) return detshare::ReplyDevices(*startup);
   const bool isolates =
       detshare::ParseIsolation(startup->config.isolation) != detshare::Isolation::kNone;
   // The supervisor starts engines with --engine-fd.

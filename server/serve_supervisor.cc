@@ -41,6 +41,7 @@
 #include "server/base/kept_file.h"
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
+#include "server/device_inquiry.h"
 #include "server/directories.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/engine_users.h"
@@ -50,6 +51,7 @@
 #include "server/serve_daemon.h"
 #include "server/services/endpoint_host.h"
 #include "server/services/engine_calls.h"
+#include "server/services/known_devices.h"
 #include "server/services/reflection_service.h"
 #include "server/services/settings_store.h"
 #include "server/services/supervisor_service.h"
@@ -162,6 +164,8 @@ class Supervisor final : public EndpointHost {
   }
   absl::Status StartServices();
   absl::Status ServeHttp();
+  // The command line of a process that reads the configuration as this one does.
+  std::vector<std::string> EngineCommand() const;
   Engines::Options EngineOptions();
   // Decides who a connection is, and gives it to an engine or to this process's services.
   void Take(int connection, Peer peer, const std::optional<std::string>& wish);
@@ -191,6 +195,7 @@ class Supervisor final : public EndpointHost {
   TenantAccounts accounts_{0};  // only takes the limits, which engines enforce
   SettingsStore settings_;
   RunningEngines running_;
+  std::unique_ptr<KnownDevices> devices_;
   std::unique_ptr<EngineCalls> calls_;
   std::unique_ptr<SupervisorService> admin_;
   std::unique_ptr<RefusalService> refusals_;
@@ -253,8 +258,12 @@ absl::Status Supervisor::StartServices() {
   events_.KnowOwners([this](uint64_t endpoint) { return owners_.OfNumber(endpoint); });
   calls_ = std::make_unique<EngineCalls>(running_, kEnginesTimeout);
   const auto changed = [this] { errands_.Post([this] { engines_->Reload(); }); };
-  admin_ = std::make_unique<SupervisorService>(*calls_, settings_, changed, events_, owners_,
-                                               identity_, peers_);
+  devices_ =
+      std::make_unique<KnownDevices>([command = EngineCommand()](const std::atomic<bool>& stop) {
+        return InquireDevices(command, stop);
+      });
+  admin_ = std::make_unique<SupervisorService>(*calls_, *devices_, settings_, changed, events_,
+                                               owners_, identity_, peers_);
   if (!startup_.flags.config_file.empty()) {
     admin_->OnReload([this](const std::string& who, SupervisorService::Reloaded done) {
       errands_.Post([this, who, done = std::move(done)] {
@@ -299,18 +308,22 @@ absl::Status Supervisor::ServeHttp() {
   return absl::OkStatus();
 }
 
-Engines::Options Supervisor::EngineOptions() {
-  Engines::Options options;
-  options.command =
+std::vector<std::string> Supervisor::EngineCommand() const {
+  std::vector<std::string> command =
       CommandWithout(startup_.command, {"--listen-fd", "--ready-fd", "--runtime-dir"});
   // An engine would choose another directory if the service manager has made the socket at a path
   // that the configuration does not name, or if the file names another path by now.
-  options.command.insert(options.command.end(), {"--runtime-dir", runtime_directory_});
+  command.insert(command.end(), {"--runtime-dir", runtime_directory_});
   if (CopiesConfiguration()) {
-    options.command = CommandWithout(options.command, {"--config"});
-    options.command.insert(options.command.end(),
-                           {"--config", ConfigurationOfEngines(runtime_directory_)});
+    command = CommandWithout(command, {"--config"});
+    command.insert(command.end(), {"--config", ConfigurationOfEngines(runtime_directory_)});
   }
+  return command;
+}
+
+Engines::Options Supervisor::EngineOptions() {
+  Engines::Options options;
+  options.command = EngineCommand();
   options.runtime_directory = runtime_directory_;
   options.limits = LimitsOfSessions(startup_.config);
   options.users = users_;
@@ -333,6 +346,7 @@ Engines::Options Supervisor::EngineOptions() {
     const bool idle = ended.how == EngineEnd::kAsked;
     Note(DaemonEvent::Kind::kEngineEnded, engine, idle ? "was idle" : ended.text);
     if (observer_ != nullptr) observer_->Ended(engine, ended.how);
+    if (!idle) devices_->AskAgain();
     RemoveSessions(ended.sessions);
   };
   options.noted = [this](DaemonEvent event) { events_.Add(std::move(event)); };

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -35,8 +34,7 @@
 #include "server/engines/engine_pages.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/isolation_group.h"
-
-extern char** environ;
+#include "server/engines/spawn.h"
 
 namespace detshare {
 namespace {
@@ -98,51 +96,6 @@ std::string CacheFor(const EngineUser& user, const std::string& group) {
     LogWarning("the driver keeps no code for isolation group ", group, ": ",
                std::string(given.message()));
   return kCachePath + path;
-}
-
-// Starts a process of `program`, which inherits the standard descriptors and `descriptors`, each by
-// its number there, above those. `cache` is its setting of CUDA_CACHE_PATH, or "". posix_spawn runs no code of the daemon in the child, because
-// another thread may hold any lock.
-absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string> command,
-                            const std::map<int, int>& descriptors, std::string cache) {
-  std::vector<char*> arguments;
-  for (std::string& argument : command) arguments.push_back(argument.data());
-  arguments.push_back(nullptr);
-  // The service manager's variables are meant for the supervisor only.
-  std::vector<std::string_view> own = {
-      "NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "LISTEN_FDS=", "LISTEN_PID="};
-  if (!cache.empty()) own.push_back(kCachePath);
-  std::vector<char*> environment;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (std::none_of(own.begin(), own.end(), [&](std::string_view name) {
-          return std::string_view(*variable).starts_with(name);
-        }))
-      environment.push_back(*variable);
-  }
-  if (!cache.empty()) environment.push_back(cache.data());
-  environment.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  if (const int error = posix_spawn_file_actions_init(&actions); error != 0)
-    return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
-  const int end = descriptors.rbegin()->first + 1;
-  int error = 0;
-  std::vector<int> moved;
-  for (const auto& [number, fd] : descriptors) {
-    // Moves the descriptor away from the numbers that dup2 overwrites.
-    moved.push_back(fcntl(fd, F_DUPFD_CLOEXEC, end));
-    if (error == 0 && moved.back() < 0) error = errno;
-    if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, moved.back(), number);
-  }
-  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, end);
-  pid_t pid = -1;
-  if (error == 0) {
-    error =
-        posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(), environment.data());
-  }
-  posix_spawn_file_actions_destroy(&actions);
-  for (const int fd : moved) CloseIfOpen(fd);
-  if (error != 0) return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
-  return pid;
 }
 
 std::string Ending(int status) {

@@ -18,14 +18,10 @@
 #include "server/base/logging.h"
 #include "server/base/printable.h"
 #include "server/services/admin_common.h"
+#include "server/services/device_status.h"
 
 namespace detshare {
 namespace {
-
-uint32_t AttributeOf(const DeviceProperties& properties, CUdevice_attribute attribute) {
-  const auto found = properties.attributes.find(attribute);
-  return found != properties.attributes.end() ? static_cast<uint32_t>(found->second) : 0;
-}
 
 void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Schedule* schedule) {
   const SchedEntityReport& figures = state.figures;
@@ -112,25 +108,8 @@ void AdminService::DescribeSelf(proto::Status* status) {
   status->set_swap_used(manager_.host_store().used());
   for (size_t i = 0; i < manager_.devices().size(); ++i) {
     Device* const device = manager_.devices()[i];
-    const DeviceProperties& properties = device->properties();
-    const Device::Memory memory = device->memory();
     proto::DeviceStatus* const one = status->add_devices();
-    one->set_name(properties.name);
-    one->set_uuid(FormatUuid(properties.uuid));
-    one->set_sm_count(properties.sm_count);
-    one->set_compute_major(AttributeOf(properties, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
-    one->set_compute_minor(AttributeOf(properties, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-    one->set_driver_version(properties.driver_version);
-    one->set_total_memory(memory.total);
-    one->set_used_memory(memory.total - std::min(memory.free, memory.total));
-    const absl::Status health = device->health();
-    one->set_state(health.ok() ? "ok" : std::string(health.message()));
-    const Preemption& preemption = properties.preemption;
-    one->mutable_preemption()->set_mode(preemption.mode());
-    one->mutable_preemption()->set_latency_us(preemption.latency_ns / 1000);
-    one->mutable_preemption()->set_memory(preemption.memory_bytes);
-    one->mutable_preemption()->set_reason(preemption.reason);
-    one->mutable_preemption()->set_switched_off(preemption.switched_off);
+    DescribeDevice(*device, one);
     one->set_beside_native(manager_.Schedulers()[i]->BesideNative());
     for (const PartitionView& partition : manager_.Partitions(i)) {
       proto::PartitionStatus* const part = one->add_partitions();

@@ -68,11 +68,13 @@ void Hide(const std::function<bool(uid_t)>& visible, proto::Status* status) {
 
 }  // namespace
 
-SupervisorService::SupervisorService(EngineCalls& engines, SettingsStore& settings,
+SupervisorService::SupervisorService(EngineCalls& engines, KnownDevices& devices,
+                                     SettingsStore& settings,
                                      std::function<void()> settings_changed, EventLog& events,
                                      const Owners& owners, const Identity& identity,
                                      PeerTable& peers)
     : engines_(engines),
+      devices_(devices),
       settings_(settings),
       owners_(owners),
       settings_changed_(std::move(settings_changed)),
@@ -105,7 +107,9 @@ void SupervisorService::Describe(const Peer& peer, proto::Status* status) {
   status->set_pid(getpid());
   status->set_policy(TextOf(settings_.current().policy()));
   const bool all = identity_.MayAdminister(peer).ok();
+  proto::Status everything;
   for (EngineCalls::Reply& reply : engines_.AskStatus()) {
+    if (reply.status.ok()) AddStatus(*reply.status, &everything);
     if (!reply.status.ok()) {
       if (all) *status->add_engines() = Silent(reply.engine, reply.status.status());
       continue;
@@ -116,6 +120,8 @@ void SupervisorService::Describe(const Peer& peer, proto::Status* status) {
     }
     AddStatus(*reply.status, status);
   }
+  devices_.Note(everything);
+  devices_.AddTo(status);
   AddOwners(owners_, status);
 }
 

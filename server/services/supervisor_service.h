@@ -15,6 +15,7 @@
 #include "server/access/peer_table.h"
 #include "server/base/event_log.h"
 #include "server/services/engine_calls.h"
+#include "server/services/known_devices.h"
 #include "server/services/settings_store.h"
 #include "server/services/trace_lease.h"
 
@@ -24,7 +25,7 @@ class SupervisorService final : public proto::Admin::CallbackService {
  public:
   // `settings` are those of engines that begin later. `settings_changed` lets the engines that run
   // read them, too; it does not wait, and any thread may call it. All arguments outlive this object.
-  SupervisorService(EngineCalls& engines, SettingsStore& settings,
+  SupervisorService(EngineCalls& engines, KnownDevices& devices, SettingsStore& settings,
                     std::function<void()> settings_changed, EventLog& events, const Owners& owners,
                     const Identity& identity, PeerTable& peers);
 
@@ -84,6 +85,7 @@ class SupervisorService final : public proto::Admin::CallbackService {
   absl::Status FetchTrace(const proto::FetchTraceRequest& request, proto::TraceChunk* chunk);
 
   EngineCalls& engines_;
+  KnownDevices& devices_;
   SettingsStore& settings_;
   const Owners& owners_;
   const std::function<void()> settings_changed_;

@@ -73,6 +73,25 @@ TEST_CASE("With isolation by tenant, a user's tenants have engines of their own"
   CHECK(status.pid() == daemon.pid);
 }
 
+TEST_CASE("Devices are known before the first engine, and when none is left") {
+  SupervisedDaemon daemon({"--engine-idle-ms", "1"}, "tenant");
+  TestClient admin(daemon.socket());
+  REQUIRE(Eventually([&] { return StatusOf(admin).devices_size() == 1; }));
+  const proto::Status before = StatusOf(admin);
+  CHECK(before.engines_size() == 0);
+  CHECK(before.backend() == "soft");
+  {
+    const auto program = Program(daemon, "chat");
+    REQUIRE(program->Open());
+    CHECK(StatusOf(admin).devices(0).uuid() == before.devices(0).uuid());
+  }
+  REQUIRE(Eventually([&] { return StatusOf(admin).engines_size() == 0; }));
+  const proto::Status after = StatusOf(admin);
+  REQUIRE(after.devices_size() == 1);
+  CHECK(after.devices(0).uuid() == before.devices(0).uuid());
+  CHECK(after.devices(0).state() == "ok");
+}
+
 TEST_CASE("Names of tenants that are no names of files have engines, too") {
   SupervisedDaemon daemon({}, "tenant");
   for (const std::string& name : {std::string(".."), std::string(64, 'x')}) {

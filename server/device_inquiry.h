@@ -1,0 +1,24 @@
+// Learns of the host's devices without opening them in this process: a short-lived process of the
+// same program opens them and describes them. It takes nothing from clients.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/admin.pb.h"
+#include "server/startup.h"
+
+namespace detshare {
+
+// Starts such a process with this command line of the daemon, and returns the backend and the
+// devices that it describes. Their preemption is not known; engines measure it. Takes a second, and
+// a minute at most; ends soon once `stop` is true. Any thread may call it.
+absl::StatusOr<proto::Status> InquireDevices(std::vector<std::string> command,
+                                             const std::atomic<bool>& stop);
+
+// What the process does: describes the devices to flags.devices_fd. Returns its exit code.
+int ReplyDevices(const Startup& startup);
+
+}  // namespace detshare
