@@ -6,11 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,6 +22,7 @@
 #include "proto/version.h"
 #include "server/backends.h"
 #include "server/base/logging.h"
+#include "server/base/remove_tree.h"
 #include "server/base/thread_scheduling.h"
 #include "server/daemon_options.h"
 #include "server/engines/admission_channel.h"
@@ -261,15 +260,13 @@ void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& cha
 void End(const Startup& startup, std::unique_ptr<Daemon> daemon) {
   const std::string& runtime_directory = startup.daemon.server.runtime_directory;
   const bool empty = daemon->Stop(kEndTimeout);
-  std::error_code ignored;
   if (!empty) {
     LogWarning("kernels are still running; ending anyway");
-    std::filesystem::remove_all(runtime_directory + "/sessions", ignored);
+    RemoveTree(runtime_directory + "/sessions");
   } else {
     daemon.reset();
   }
-  if (startup.flags.remove_runtime_directory)
-    std::filesystem::remove_all(runtime_directory, ignored);
+  if (startup.flags.remove_runtime_directory) RemoveTree(runtime_directory);
   if (!empty) _exit(0);
 }
 

@@ -11,14 +11,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -40,6 +38,7 @@
 #include "server/base/grpc_limits.h"
 #include "server/base/kept_file.h"
 #include "server/base/logging.h"
+#include "server/base/remove_tree.h"
 #include "server/daemon_options.h"
 #include "server/device_inquiry.h"
 #include "server/directories.h"
@@ -85,7 +84,7 @@ absl::Status TakeEnginesDirectory(const std::string& path) {
   const bool ours = lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
                     found.st_uid == geteuid() && (found.st_mode & 0022) == 0;
   if (ours) return absl::OkStatus();
-  RemoveTree(path);
+  DETSHARE_RETURN_IF_ERROR(TryRemoveTree(path));
   return MakeSharedDirectory(path);
 }
 
@@ -565,9 +564,7 @@ int ServeSupervisor(const Startup& startup) {
   LogInfo("detshared ends");
   startup.service_manager.Stopping();
   supervisor.Finish(end_engines);
-  std::error_code ignored;
-  if (startup.flags.remove_runtime_directory)
-    std::filesystem::remove_all(startup.daemon.server.runtime_directory, ignored);
+  if (startup.flags.remove_runtime_directory) RemoveTree(startup.daemon.server.runtime_directory);
   return 0;
 }
 

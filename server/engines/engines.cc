@@ -29,6 +29,7 @@
 #include "proto/version.h"
 #include "server/base/errno_text.h"
 #include "server/base/logging.h"
+#include "server/base/remove_tree.h"
 #include "server/engines/admission_channel.h"
 #include "server/engines/engine_list.h"
 #include "server/engines/engine_pages.h"
@@ -213,8 +214,7 @@ void Engines::Adopt() {
     const std::string name = entry->path().filename().string();
     const bool shared = name == kSharedByEngines && !used.empty();
     if (shared || used.contains(name) || InUse(entry->path().string())) continue;
-    std::error_code ignored;
-    std::filesystem::remove_all(entry->path(), ignored);
+    RemoveTree(entry->path().string());
   }
   mkdir(absl::StrCat(directory, "/", kSharedByEngines).c_str(), 0700);  // may be there
   SaveList();
@@ -494,8 +494,8 @@ absl::Status Engines::Begin(const std::string& group, Engine* engine) {
   DETSHARE_ASSIGN_OR_RETURN(const EngineUser user, UserFor(group));
   const std::string directory = FreeDirectory(group);
   const std::string path = EngineDirectory(options_.runtime_directory, directory);
-  std::error_code ignored;
-  std::filesystem::remove_all(path, ignored);  // a supervisor that was killed may have left it
+  // A supervisor that was killed may have left it.
+  DETSHARE_RETURN_IF_ERROR(TryRemoveTree(path));
   std::vector<std::string> command = options_.command;
   if (user.uid != 0) {
     DETSHARE_RETURN_IF_ERROR(MakeDirectoryFor(user, path));
@@ -654,8 +654,7 @@ void Engines::Reap(Running::iterator ended) {
     if (failed_.size() >= kMaxFailed) failed_.clear();
     failed_[group] = Clock::now();
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(engine.info.directory, ignored);
+  RemoveTree(engine.info.directory);
   SaveList();
   for (const ClientConnection& connection : engine.waiting) Pass(group, connection);
 }

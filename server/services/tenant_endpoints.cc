@@ -11,8 +11,10 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "policy/config/config.h"
 #include "policy/status_macros.h"
@@ -22,6 +24,7 @@
 #include "server/base/grpc_status.h"
 #include "server/base/kept_file.h"
 #include "server/base/logging.h"
+#include "server/base/remove_tree.h"
 #include "server/services/admin_common.h"
 
 namespace detshare {
@@ -30,6 +33,8 @@ namespace {
 constexpr char kSocketName[] = "detshared.sock";
 constexpr char kFolder[] = "endpoints";
 constexpr char kSessions[] = "sessions";
+// The directories of closed endpoints until they are removed. No endpoint has such a name.
+constexpr char kDiscarded[] = ".closed-";
 constexpr char kNoEndpoint[] = "there is no such endpoint";
 constexpr size_t kMaxListBytes = 16 << 20;
 
@@ -52,9 +57,10 @@ int OpenDirectory(const std::string& path) {
   return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// Creates `path` unless it exists. Returns a descriptor of the directory; the caller closes it.
-absl::StatusOr<int> MakeDirectory(const std::string& path, mode_t mode) {
-  if (mkdir(path.c_str(), mode) != 0 && errno != EEXIST)
+// Creates `path`, which exists already at most if `may_exist`. Returns a descriptor of the directory;
+// the caller closes it.
+absl::StatusOr<int> MakeDirectory(const std::string& path, mode_t mode, bool may_exist = true) {
+  if (mkdir(path.c_str(), mode) != 0 && (errno != EEXIST || !may_exist))
     return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
   const int fd = OpenDirectory(path);
   if (fd < 0 || fchmod(fd, mode) != 0) {
@@ -65,26 +71,32 @@ absl::StatusOr<int> MakeDirectory(const std::string& path, mode_t mode) {
   return fd;
 }
 
-// Removes a directory in which the workers of ended sessions may remove their own files meanwhile.
-// Then std::filesystem::remove_all() may fail because another thread was quicker.
-std::error_code RemoveWhole(const std::filesystem::path& path) {
-  constexpr int kTries = 100;
-  std::error_code error;
-  for (int i = 0; i < kTries; ++i) {
-    std::filesystem::remove_all(path, error);
-    if (error != std::errc::no_such_file_or_directory && error != std::errc::directory_not_empty)
-      break;
-  }
-  return error;
+// Moves the endpoint's directory to a free name that no endpoint has. Returns the new path, or
+// nothing if there was no directory.
+absl::StatusOr<std::string> MoveAside(const std::string& endpoints, const std::string& name) {
+  const std::string path = absl::StrCat(endpoints, "/", name);
+  std::string aside;
+  struct stat status {};
+  int number = 0;
+  do {
+    aside = absl::StrCat(endpoints, "/", kDiscarded, number++);
+  } while (lstat(aside.c_str(), &status) == 0);
+  if (rename(path.c_str(), aside.c_str()) == 0) return aside;
+  if (errno == ENOENT) return std::string();
+  return ErrnoStatus(errno, absl::StrCat("cannot move the old directory of endpoint ", name,
+                                         " aside; remove ", path, ", then open it again"));
 }
 
-// Leaves the entry named `except`.
-void RemoveContents(int directory_fd, const char* except) {
+// Returns the directories that an earlier daemon could not remove, or had no time to.
+std::vector<std::string> DiscardedIn(const std::string& endpoints) {
+  std::vector<std::string> found;
   std::error_code error;
-  std::filesystem::directory_iterator entry(ByDescriptor(directory_fd), error), end;
+  std::filesystem::directory_iterator entry(endpoints, error), end;
   for (; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename() != except) RemoveWhole(entry->path());
+    if (absl::StartsWith(entry->path().filename().string(), kDiscarded))
+      found.push_back(entry->path().string());
   }
+  return found;
 }
 
 proto::EndpointUse ToMessage(const EndpointUse::Figures& figures) {
@@ -118,6 +130,7 @@ absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(
       new TenantEndpoints(absl::StrCat(runtime_directory, "/", kFolder), host, owners));
   DETSHARE_ASSIGN_OR_RETURN(const int fd, MakeDirectory(endpoints->directory_, 0700));
   close(fd);
+  for (const std::string& path : DiscardedIn(endpoints->directory_)) RemoveTree(path);
   endpoints->Restore();
   return endpoints;
 }
@@ -153,14 +166,36 @@ absl::StatusOr<TenantEndpoints::Opened> TenantEndpoints::Open(const proto::Tenan
         "or digit");
   }
   DETSHARE_RETURN_IF_ERROR(CheckOwner(wanted.owner()));
-  const MutexLock lock(&mutex_);
-  if (stopped_) return absl::UnavailableError("the daemon ends");
-  if (endpoints_.size() >= kMaxEndpoints && endpoints_.count(wanted.name()) == 0)
-    return absl::ResourceExhaustedError(
-        absl::StrCat("there are ", kMaxEndpoints, " endpoints already"));
-  DETSHARE_RETURN_IF_ERROR(Make(wanted, /*in_place=*/false));
-  Save();
-  return Opened{DirectoryOf(wanted.name()), endpoints_.at(wanted.name()).endpoint};
+  absl::Status made;
+  Opened opened;
+  {
+    const MutexLock lock(&mutex_);
+    if (stopped_) return absl::UnavailableError("the daemon ends");
+    if (endpoints_.size() >= kMaxEndpoints && endpoints_.count(wanted.name()) == 0)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("there are ", kMaxEndpoints, " endpoints already"));
+    made = Make(wanted, /*in_place=*/false);
+    Save();  // an earlier endpoint of the name may be closed in any case
+    if (made.ok()) opened = {DirectoryOf(wanted.name()), endpoints_.at(wanted.name()).endpoint};
+  }
+  RemoveDiscarded();
+  DETSHARE_RETURN_IF_ERROR(made);
+  return opened;
+}
+
+absl::Status TenantEndpoints::Discard(const std::string& name) {
+  DETSHARE_ASSIGN_OR_RETURN(std::string aside, MoveAside(directory_, name));
+  if (!aside.empty()) discarded_.push_back(std::move(aside));
+  return absl::OkStatus();
+}
+
+void TenantEndpoints::RemoveDiscarded() {
+  std::vector<std::string> discarded;
+  {
+    const MutexLock lock(&mutex_);
+    discarded.swap(discarded_);
+  }
+  for (const std::string& path : discarded) RemoveTree(path);
 }
 
 absl::StatusOr<std::shared_ptr<const TenantEndpoint>> TenantEndpoints::SetOwner(
@@ -196,10 +231,17 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
     endpoint.use.Add({before.sessions(), before.gpu_time_ns(), before.peak_memory()});
   } else {
     CloseLocked(endpoint.name).status().IgnoreError();
+    // A daemon that was killed may have left one.
+    DETSHARE_RETURN_IF_ERROR(Discard(endpoint.name));
   }
-  const absl::StatusOr<int> fd = MakeDirectory(absl::StrCat(directory_, "/", endpoint.name), 0711);
+  const absl::StatusOr<int> fd = MakeDirectory(absl::StrCat(directory_, "/", endpoint.name), 0711,
+                                               /*may_exist=*/in_place);
   if (!fd.ok()) return fd.status();
-  RemoveContents(*fd, in_place && host_.SessionsGoOn() ? kSessions : "");
+  if (in_place) {
+    // What stays is the container's own.
+    const absl::Status removed = TryRemoveContents(*fd, host_.SessionsGoOn() ? kSessions : "");
+    if (!removed.ok()) LogWarning("endpoint ", endpoint.name, ": ", std::string(removed.message()));
+  }
   const absl::StatusOr<int> sessions =
       MakeDirectory(absl::StrCat(ByDescriptor(*fd), "/", kSessions), 0711);
   absl::StatusOr<int> listening = sessions;
@@ -260,9 +302,13 @@ absl::StatusOr<TenantEndpoints::Opened> TenantEndpoints::Change(
 }
 
 absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::Close(const std::string& name) {
-  const MutexLock lock(&mutex_);
-  absl::StatusOr<Closed> closed = CloseLocked(name);
-  if (closed.ok()) Save();
+  absl::StatusOr<Closed> closed = absl::NotFoundError(kNoEndpoint);
+  {
+    const MutexLock lock(&mutex_);
+    closed = CloseLocked(name);
+    if (closed.ok()) Save();
+  }
+  RemoveDiscarded();
   return closed;
 }
 
@@ -276,8 +322,8 @@ absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::CloseLocked(const std::
   if (open.listen_fd >= 0) host_.Stop(open.listen_fd);
   host_.End(*open.endpoint);
   owners_.Close(open.endpoint->number);
-  const std::error_code error = RemoveWhole(absl::StrCat(directory_, "/", name));
-  if (error) LogWarning("cannot remove the directory of endpoint ", name, ": ", error.message());
+  if (const absl::Status discarded = Discard(name); !discarded.ok())
+    LogWarning(std::string(discarded.message()));
   return Closed{ToMessage(open.endpoint->use.total()), open.endpoint};
 }
 

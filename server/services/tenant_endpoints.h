@@ -11,9 +11,11 @@
 //     <name>/                         mounted into a container as /run/detshare
 //       detshared.sock                0666
 //       sessions/<session>/
+//     .closed-<number>/               a closed endpoint's directory, until it is removed
 //
 // A container may do with its endpoint's directory what it likes. The daemon accesses the directory
-// by descriptors, follows no symbolic link there, and trusts nothing that it finds.
+// by descriptors, follows no symbolic link there, and trusts nothing that it finds. An endpoint that
+// is opened gets a new directory, whatever became of an earlier one of its name.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -87,6 +89,12 @@ class TenantEndpoints {
                               const std::vector<std::string>& device_ids) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Closed> CloseLocked(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Moves the directory of the endpoint aside, if there is one, so that the next endpoint of the name
+  // gets nothing of this one.
+  absl::Status Discard(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes what Discard() has moved. It may take long where a container has made much, so nobody
+  // waits for the mutex meanwhile. What cannot be removed stays until the next daemon begins.
+  void RemoveDiscarded();
   void Restore();
   void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Saves the list once more for what the endpoints' sessions have used; not without endpoints.
@@ -101,6 +109,7 @@ class TenantEndpoints {
   std::map<std::string, OpenEndpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> discarded_ ABSL_GUARDED_BY(mutex_);  // paths
 };
 
 // The gRPC service that opens, closes and lists endpoints for operators.

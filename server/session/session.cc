@@ -10,6 +10,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
 #include "server/base/logging.h"
+#include "server/base/remove_tree.h"
 #include "server/session/client_printer.h"
 #include "server/session/code_table.h"
 #include "server/session/context_table.h"

@@ -24,6 +24,7 @@
 #include "policy/registry.h"
 #include "policy/status_macros.h"
 #include "server/base/logging.h"
+#include "server/base/remove_tree.h"
 #include "server/session/image_store.h"
 #include "server/session/session_worker.h"
 #include "server/session/shared_events.h"
@@ -165,7 +166,7 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
                             policy::CreatePlacement(options.placement));
   std::unique_ptr<SessionManager> manager(
       new SessionManager(std::move(devices), std::move(schedulers), std::move(placement), options));
-  RemoveTree(manager->sessions_directory_);
+  DETSHARE_RETURN_IF_ERROR(TryRemoveTree(manager->sessions_directory_));
   DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(manager->sessions_directory_));
   return manager;
 }

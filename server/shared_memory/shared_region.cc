@@ -11,8 +11,6 @@
 #include <boost/interprocess/mapped_region.hpp>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +18,6 @@
 #include "policy/status_macros.h"
 #include "server/base/errno_text.h"
 #include "server/base/futex.h"
-#include "server/base/logging.h"
 #include "server/shared_memory/access_list.h"
 
 #ifndef MAP_FIXED_NOREPLACE
@@ -437,12 +434,6 @@ absl::Status MakeSharedDirectory(const std::string& path) {
   if (fd >= 0) close(fd);
   if (error != 0) return ErrnoStatus(error, absl::StrCat("cannot set the mode of ", path));
   return absl::OkStatus();
-}
-
-void RemoveTree(const std::string& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) LogWarning("cannot remove ", path, ": ", error.message());
 }
 
 }  // namespace detshare

@@ -210,8 +210,5 @@ class PinnedWindow {
 // client can put a file where the daemon will make one. Clients reach files in it by names that
 // they know. An existing directory is an error.
 absl::Status MakeSharedDirectory(const std::string& path);
-// Removes `path` and everything in it, without following links. Does nothing if `path` does not
-// exist.
-void RemoveTree(const std::string& path);
 
 }  // namespace detshare

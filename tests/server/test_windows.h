@@ -6,6 +6,7 @@
 #include <string>
 
 #include "coroutine_runtime/managed_addresses.h"
+#include "server/base/remove_tree.h"
 #include "server/session/server_options.h"
 
 namespace detshare {

@@ -18,6 +18,7 @@
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "server/services/settings_store.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/deep_tree.h"
 #include "tests/server/endpoint_operator.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
@@ -368,7 +369,8 @@ TEST_CASE("A closed endpoint keeps no descriptor, even if a client stays connect
     for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
       std::error_code error;
       const std::string path = fs::read_symlink(entry.path(), error).string();
-      count += path.find(f.Path("a")) == 0;
+      // Its directory is moved before it is removed.
+      count += path.find(f.Path("a")) == 0 || path.find(f.Path(".closed-")) == 0;
     }
     return count;
   };
@@ -590,6 +592,95 @@ TEST_CASE("The files of sessions stay for the next process if the sessions go on
     CHECK(fs::exists(directory / "sessions" / "file") == go_on);
     CHECK_FALSE(fs::exists(directory / "junk"));
   }
+}
+
+proto::TenantEndpoint Named(const std::string& name) {
+  proto::TenantEndpoint endpoint;
+  endpoint.set_name(name);
+  return endpoint;
+}
+
+// The names in the folder of endpoints, but for the list.
+std::set<std::string> NamesIn(const TestDirectory& run) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run.path + "/endpoints")) {
+    if (!entry.is_regular_file()) names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
+TEST_CASE(
+    "A deep tree in an endpoint's directory goes with its endpoint, and takes no descriptors") {
+  constexpr int kDeep = 3000;
+  TestDirectory run;
+  const std::string path = run.path + "/endpoints/d";
+  AnyHost host;
+  Owners owners;
+  auto endpoints = TenantEndpoints::Create(run.path, host, owners);
+  REQUIRE(endpoints.ok());
+  REQUIRE((*endpoints)->Open(Named("d")).ok());
+  const auto fill = [&] {
+    REQUIRE(MakeDeepTree(path, kDeep) == kDeep);
+    REQUIRE(MakeDeepTree(path + "/sessions", kDeep) == kDeep);
+  };
+  const auto is_new = [&] {
+    size_t entries = 0;
+    for ([[maybe_unused]] const auto& entry : fs::directory_iterator(path)) ++entries;
+    return entries == 2 && fs::is_socket(path + "/detshared.sock") &&
+           fs::is_empty(path + "/sessions");
+  };
+  // For the endpoint and the list, and for the removal.
+  constexpr rlim_t kFew = 10;
+  fill();
+  {
+    const FewDescriptors few(kFew);
+    CHECK((*endpoints)->Open(Named("d")).ok());
+  }
+  CHECK(is_new());
+  CHECK(NamesIn(run) == std::set<std::string>{"d"});
+  fill();
+  endpoints->reset();
+  {
+    const FewDescriptors few(kFew);
+    endpoints = TenantEndpoints::Create(run.path, host, owners);
+  }
+  REQUIRE(endpoints.ok());
+  CHECK(is_new());
+  fill();
+  {
+    const FewDescriptors few(kFew);
+    CHECK((*endpoints)->Close("d").ok());
+  }
+  CHECK(NamesIn(run).empty());
+}
+
+TEST_CASE("An endpoint gets a new directory, also if that of an earlier one cannot be removed") {
+  TestDirectory run;
+  const std::string path = run.path + "/endpoints/d";
+  AnyHost host;
+  Owners owners;
+  auto endpoints = TenantEndpoints::Create(run.path, host, owners);
+  REQUIRE(endpoints.ok());
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE((*endpoints)->Open(Named("d")).ok());
+    CHECK_FALSE(fs::exists(path + "/secret"));
+    std::ofstream(path + "/secret") << "x";
+    const FewDescriptors none(0);
+    CHECK((*endpoints)->Close("d").ok());
+    CHECK_FALSE(fs::exists(path));
+  }
+  CHECK(NamesIn(run) == std::set<std::string>{".closed-0", ".closed-1"});
+  // What is there without an endpoint goes, too.
+  fs::create_directory(path);
+  std::ofstream(path + "/secret") << "x";
+  std::ofstream(run.path + "/endpoints/e") << "x";
+  for (const char* name : {"d", "e"}) REQUIRE((*endpoints)->Open(Named(name)).ok());
+  CHECK_FALSE(fs::exists(path + "/secret"));
+  // The next daemon removes the rest.
+  endpoints->reset();
+  endpoints = TenantEndpoints::Create(run.path, host, owners);
+  REQUIRE(endpoints.ok());
+  CHECK(NamesIn(run) == std::set<std::string>{"d", "e"});
 }
 
 TEST_CASE("The number of endpoints is bounded") {

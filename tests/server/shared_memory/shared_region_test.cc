@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "server/base/remove_tree.h"
 
 namespace detshare {
 namespace {
@@ -261,17 +262,6 @@ TEST_CASE("By default, pinned memory is limited by its window only") {
   CHECK(absl::IsResourceExhausted(beyond));
   CHECK(absl::StrContains(beyond.message(), "limited to 16384 bytes"));
   CHECK(window.Allocate(kPageBytes).ok());
-}
-
-TEST_CASE("Removing a tree does not follow links") {
-  Directory directory, elsewhere;
-  REQUIRE(MakeSharedDirectory(directory.path + "/s").ok());
-  CHECK_FALSE(MakeSharedDirectory(directory.path + "/s").ok());
-  std::filesystem::create_directory(elsewhere.path + "/kept");
-  REQUIRE(symlink(elsewhere.path.c_str(), (directory.path + "/s/link").c_str()) == 0);
-  RemoveTree(directory.path + "/s");
-  CHECK_FALSE(std::filesystem::exists(directory.path + "/s"));
-  CHECK(std::filesystem::exists(elsewhere.path + "/kept"));
 }
 
 TEST_CASE("A pinned file is freed once, and kept files count once") {
