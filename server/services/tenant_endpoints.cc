@@ -45,6 +45,7 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
 std::string ByDescriptor(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
 
 // An endpoint's name is also the name of a directory. So it must not be hidden or lead elsewhere.
+// The daemon's own files beside the directories begin with a dot: no endpoint has their names.
 bool IsEndpointName(const std::string& name) {
   return IsTenantName(name) && absl::ascii_isalnum(static_cast<unsigned char>(name.front()));
 }
@@ -99,6 +100,18 @@ std::vector<std::string> DiscardedIn(const std::string& endpoints) {
   return found;
 }
 
+// Earlier versions kept the list at a name that an endpoint may have. So only a file can be the list.
+void TakeListOfEarlierVersion(const std::string& endpoints, const std::string& list) {
+  const std::string before = absl::StrCat(endpoints, "/list");
+  struct stat status {};
+  if (lstat(list.c_str(), &status) == 0 || errno != ENOENT) return;
+  if (lstat(before.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid())
+    return;
+  if (rename(before.c_str(), list.c_str()) != 0)
+    LogWarning("cannot rename ", before, " to ", list, ": ", ErrnoText(errno),
+               "; the earlier daemon's endpoints are not opened again");
+}
+
 proto::EndpointUse ToMessage(const EndpointUse::Figures& figures) {
   proto::EndpointUse use;
   use.set_sessions(figures.sessions);
@@ -131,6 +144,7 @@ absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(
   DETSHARE_ASSIGN_OR_RETURN(const int fd, MakeDirectory(endpoints->directory_, 0700));
   close(fd);
   for (const std::string& path : DiscardedIn(endpoints->directory_)) RemoveTree(path);
+  TakeListOfEarlierVersion(endpoints->directory_, endpoints->ListFile());
   endpoints->Restore();
   return endpoints;
 }

@@ -7,7 +7,7 @@
 // its sessions lie in the endpoint's directory, so a container sees nothing of other endpoints.
 //
 //   <runtime directory>/endpoints/    0700: only root, and containers with a part of it mounted
-//     list                            the endpoints, for the daemon that replaces this one
+//     .list                           the endpoints, for the daemon that replaces this one
 //     <name>/                         mounted into a container as /run/detshare
 //       detshared.sock                0666
 //       sessions/<session>/
@@ -99,7 +99,7 @@ class TenantEndpoints {
   void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Saves the list once more for what the endpoints' sessions have used; not without endpoints.
   void SaveUse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string ListFile() const { return directory_ + "/list"; }
+  std::string ListFile() const { return directory_ + "/.list"; }
 
   const std::string directory_;
   EndpointHost& host_;

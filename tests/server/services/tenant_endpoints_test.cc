@@ -437,9 +437,9 @@ TEST_CASE("An owner that breaks the rules is refused, and changes nothing") {
 
 TEST_CASE("Endpoints have names that are directories, and devices that exist") {
   TenantEndpointsFixture f;
-  for (const std::string& name :
-       {std::string(), std::string("."), std::string(".."), std::string("a/b"),
-        std::string(".socket"), std::string("-x"), std::string("a b"), std::string(65, 'a')}) {
+  for (const std::string& name : {std::string(), std::string("."), std::string(".."),
+                                  std::string("a/b"), std::string(".socket"), std::string(".list"),
+                                  std::string("-x"), std::string("a b"), std::string(65, 'a')}) {
     CHECK(f.me.Open(name).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
   }
   CHECK(f.me.Open("d", {"1"}).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
@@ -683,6 +683,56 @@ TEST_CASE("An endpoint gets a new directory, also if that of an earlier one cann
   CHECK(NamesIn(run) == std::set<std::string>{"d", "e"});
 }
 
+TEST_CASE("No endpoint's name is that of a file of the daemon") {
+  TestDirectory run;
+  AnyHost host;
+  Owners owners;
+  const std::set<std::string> names = {"list", "list.new", "socket", "closed-0", "d"};
+  auto endpoints = TenantEndpoints::Create(run.path, host, owners);
+  REQUIRE(endpoints.ok());
+  for (const std::string& name : names) REQUIRE((*endpoints)->Open(Named(name)).ok());
+  for (int i = 0; i < 2; ++i) {
+    endpoints->reset();
+    endpoints = TenantEndpoints::Create(run.path, host, owners);
+    REQUIRE(endpoints.ok());
+    CHECK((*endpoints)->List().endpoints_size() == static_cast<int>(names.size()));
+    CHECK(NamesIn(run) == names);
+  }
+}
+
+TEST_CASE("The list of an earlier version's daemon is read once, if it is a file of this user") {
+  TestDirectory run, elsewhere;
+  AnyHost host;
+  Owners owners;
+  fs::create_directory(run.path + "/endpoints");
+  const std::string before = run.path + "/endpoints/list", now = run.path + "/endpoints/.list";
+  const auto open_names = [&] {
+    std::set<std::string> names;
+    const auto endpoints = TenantEndpoints::Create(run.path, host, owners);
+    REQUIRE(endpoints.ok());
+    const proto::EndpointList list = (*endpoints)->List();
+    for (const auto& endpoint : list.endpoints()) names.insert(endpoint.name());
+    return names;
+  };
+  std::ofstream(before) << "endpoints { name: \"d\" number: 1 }\n";
+  CHECK(open_names() == std::set<std::string>{"d"});
+  CHECK_FALSE(fs::exists(before));
+  CHECK(open_names() == std::set<std::string>{"d"});
+  // The new list is the one in force.
+  std::ofstream(before) << "endpoints { name: \"e\" number: 2 }\n";
+  CHECK(open_names() == std::set<std::string>{"d"});
+  fs::remove(before);
+
+  fs::remove(now);
+  std::ofstream(elsewhere.path + "/list") << "endpoints { name: \"e\" number: 2 }\n";
+  fs::create_symlink(elsewhere.path + "/list", before);
+  CHECK(open_names().empty());
+  fs::remove(before);
+  fs::create_directory(before);
+  CHECK(open_names().empty());
+  CHECK(fs::is_directory(before));
+}
+
 TEST_CASE("The number of endpoints is bounded") {
   // Each endpoint needs two descriptors.
   rlimit descriptors{};
@@ -692,7 +742,7 @@ TEST_CASE("The number of endpoints is bounded") {
   TestDirectory run;
   fs::create_directory(run.path + "/endpoints");
   {
-    std::ofstream list(run.path + "/endpoints/list");
+    std::ofstream list(run.path + "/endpoints/.list");
     for (size_t i = 1; i < TenantEndpoints::kMaxEndpoints; ++i)
       list << "endpoints { name: \"e" << i << "\" number: " << i << " }\n";
   }
@@ -719,7 +769,7 @@ TEST_CASE("A damaged list of endpoints opens none") {
                                std::string(1000, '\0'),
                                "endpoints { name: \"d\" device_ids: \"GPU-ff\" }"};
   for (const std::string& text : texts) {
-    std::ofstream(run.path + "/endpoints/list") << text;
+    std::ofstream(run.path + "/endpoints/.list") << text;
     TestDaemon daemon(
         [&](Daemon::Options& options) { options.server.runtime_directory = run.path; });
     Operator me(daemon.socket());

@@ -404,7 +404,7 @@ TEST_CASE("Claims survive restarts of the driver, of the daemon and of kubelet")
   node.daemon->End(SIGTERM);
   CHECK(node.kubelet->Prepare(node.MakeClaim("late", 0)).error().find("detshared: ") !=
         std::string::npos);
-  fs::remove(node.path + "/run/endpoints/list");
+  fs::remove(node.path + "/run/endpoints/.list");
   node.RestartDaemon();
   node.Eventually([&] { return fs::exists(container.mounts.back().host + "/detshared.sock"); });
   node.Eventually([&] { return node.Endpoints().endpoints_size() == 1; });
