@@ -56,40 +56,44 @@ int LargestSmCount(const std::vector<Device*>& devices) {
 }
 
 // A daemon that replaces another one takes over its settings, and an engine those of the supervisor.
-// Any other daemon begins with its flags.
-void AdoptSettings(const Daemon::Options& daemon, int sm_count, ServerOptions* options) {
+// Any other daemon begins with its flags. Settings that do not fit the devices are made to fit, so that
+// they cost no tenant its limits. Returns an error if the supervisor's settings cannot be read:
+// without them an engine has no limits.
+absl::Status AdoptSettings(const Daemon::Options& daemon, int sm_count, size_t device_count,
+                           ServerOptions* options) {
   std::string file = daemon.inherited_settings;
   if (file.empty()) {
     file = SettingsFile(options->runtime_directory);
     if (options->first_session <= 1) {
       unlink(file.c_str());
-      return;
+      return absl::OkStatus();
     }
   }
-  const absl::StatusOr<proto::Settings> kept = ReadSettings(file);
-  if (absl::IsNotFound(kept.status())) return;
+  const bool of_supervisor = !daemon.inherited_settings.empty();
+  absl::StatusOr<proto::Settings> kept = ReadSettings(file);
+  if (absl::IsNotFound(kept.status())) return absl::OkStatus();
+  if (!kept.ok() && of_supervisor) return kept.status();
+  if (!kept.ok()) {
+    LogWarning("the earlier daemon's settings are not used: ",
+               std::string(kept.status().message()));
+    return absl::OkStatus();
+  }
+  // The daemon that comes after this one may have the missing card again.
+  const size_t most_devices = of_supervisor ? device_count : kAnyNumberOfDevices;
+  for (const std::string& line : FitSettings(sm_count, most_devices, &*kept)) LogWarning(line);
   std::vector<policy::Tenant> tenants;
   std::map<std::string, TenantQuota> quotas;
-  absl::Status sound = kept.status();
-  if (sound.ok()) {
-    for (const proto::TenantSetting& setting : kept->tenants()) {
-      absl::StatusOr<policy::Tenant> tenant = ToTenant(setting, sm_count);
-      if (!tenant.ok()) sound = tenant.status();
-      if (tenant.ok()) tenants.push_back(*std::move(tenant));
-      const absl::StatusOr<TenantQuota> quota = ToQuota(setting, kAnyNumberOfDevices);
-      if (!quota.ok()) sound = quota.status();
-      if (quota.ok()) quotas[setting.name()] = *quota;
-    }
-  }
-  if (!sound.ok()) {
-    LogWarning("the earlier daemon's settings are not used: ", std::string(sound.message()));
-    return;
+  for (const proto::TenantSetting& setting : kept->tenants()) {
+    DETSHARE_ASSIGN_OR_RETURN(policy::Tenant tenant, ToTenant(setting, sm_count));
+    tenants.push_back(std::move(tenant));
+    DETSHARE_ASSIGN_OR_RETURN(quotas[setting.name()], ToQuota(setting, most_devices));
   }
   options->policy = kept->policy().name();
   options->policy_parameters = {kept->policy().parameters().begin(),
                                 kept->policy().parameters().end()};
   options->tenants = std::move(tenants);
   options->tenant_quotas = std::move(quotas);
+  return absl::OkStatus();
 }
 
 void WarnOfDevices(const ServerOptions& options, size_t device_count) {
@@ -142,7 +146,7 @@ absl::Status Daemon::CreateManager() {
   std::vector<Device*> borrowed;
   for (const auto& device : devices_) borrowed.push_back(device.get());
   const int sm_count = LargestSmCount(borrowed);
-  AdoptSettings(options_, sm_count, &options_.server);
+  DETSHARE_RETURN_IF_ERROR(AdoptSettings(options_, sm_count, borrowed.size(), &options_.server));
   WarnOfDevices(options_.server, borrowed.size());
   DETSHARE_ASSIGN_OR_RETURN(manager_, SessionManager::Create(borrowed, options_.server));
   manager_->SetAdmission(options_.admission);

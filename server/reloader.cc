@@ -32,9 +32,10 @@ Reloader::Reloader(Config started, std::function<absl::StatusOr<Config>()> read,
       inherited_settings_(std::move(inherited_settings)),
       applied_(started_) {}
 
-absl::StatusOr<proto::Settings> Reloader::WantedSettings(const Config& wanted) const {
-  if (inherited_settings_.empty()) return ToSettings(wanted);
-  return ReadSettings(inherited_settings_);
+absl::StatusOr<std::vector<std::string>> Reloader::ApplySettings(const Config& wanted) const {
+  if (inherited_settings_.empty()) return daemon_.settings().Replace(ToSettings(wanted));
+  DETSHARE_ASSIGN_OR_RETURN(proto::Settings theirs, ReadSettings(inherited_settings_));
+  return daemon_.settings().Adopt(std::move(theirs));
 }
 
 absl::StatusOr<Reloader::Report> Reloader::Apply() {
@@ -42,9 +43,7 @@ absl::StatusOr<Reloader::Report> Reloader::Apply() {
   // The steps that can fail come first.
   DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<policy::DevicePlacement> placement,
                             policy::CreatePlacement(wanted.placement));
-  DETSHARE_ASSIGN_OR_RETURN(const proto::Settings wanted_settings, WantedSettings(wanted));
-  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> settings,
-                            daemon_.settings().Replace(wanted_settings));
+  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> settings, ApplySettings(wanted));
 
   Report report = ReportOf(started_, applied_, wanted, std::move(settings));
   ApplyLogLevel(wanted);

@@ -14,10 +14,6 @@
 
 namespace detshare {
 
-namespace proto {
-class Settings;
-}  // namespace proto
-
 // Any thread may call it.
 class Reloader {
  public:
@@ -35,7 +31,8 @@ class Reloader {
 
  private:
   absl::StatusOr<Report> Apply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<proto::Settings> WantedSettings(const Config& wanted) const;
+  // Puts the settings in force. Returns the changes.
+  absl::StatusOr<std::vector<std::string>> ApplySettings(const Config& wanted) const;
 
   const Config started_;
   const std::function<absl::StatusOr<Config>()> read_;

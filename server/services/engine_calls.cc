@@ -87,11 +87,18 @@ template <typename Reply>
 absl::StatusOr<bool> HaveAll(
     const std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>>& replies) {
   bool all = true;
+  absl::Status silent;
   for (const auto& [engine, reply] : replies) {
     if (reply.ok()) continue;
-    if (!absl::IsUnavailable(reply.status())) return ErrorOf(engine, reply.status());
-    all = false;
+    if (absl::IsUnavailable(reply.status())) {
+      all = false;
+    } else if (absl::IsDeadlineExceeded(reply.status())) {
+      silent = ErrorOf(engine, reply.status());
+    } else {
+      return ErrorOf(engine, reply.status());
+    }
   }
+  if (!silent.ok()) return silent;
   return all;
 }
 

@@ -43,8 +43,8 @@ class EngineCalls {
   // Ends sessions of the engine: all of the request's, or none.
   absl::Status End(const EngineInfo& engine, const proto::EndSessionsRequest& request);
   // Changes the settings of all engines. Returns false if an engine does not listen, because it begins
-  // or ends. Returns the first error of an engine that refuses the settings or does not reply
-  // (Aborted), and names it; other engines may have changed theirs.
+  // or ends. Returns the error of an engine that refuses the settings or, if none does, of one that
+  // does not reply (Aborted), and names it; other engines may have changed theirs.
   absl::StatusOr<bool> SetPolicy(const proto::PolicySetting& setting);
   absl::StatusOr<bool> SetTenant(const proto::TenantSetting& setting);
   // The traces that engines take, by the engines' processes.

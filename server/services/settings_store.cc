@@ -1,5 +1,7 @@
 #include "server/services/settings_store.h"
 
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -133,6 +135,32 @@ std::vector<std::string> Differences(const proto::Settings& before, const proto:
   return lines;
 }
 
+// Returns the tenant with its fields that are valid, and adds a line for each other one. The name is
+// valid.
+proto::TenantSetting ValidFields(const proto::TenantSetting& tenant, int sm_count,
+                                 std::vector<std::string>* lines) {
+  const google::protobuf::Descriptor& fields = *proto::TenantSetting::descriptor();
+  const google::protobuf::Reflection& reflection = *proto::TenantSetting::GetReflection();
+  proto::TenantSetting valid;
+  valid.set_name(tenant.name());
+  for (int i = 0; i < fields.field_count(); ++i) {
+    proto::TenantSetting alone = tenant;
+    for (int other = 0; other < fields.field_count(); ++other) {
+      if (other != i) reflection.ClearField(&alone, fields.field(other));
+    }
+    proto::TenantSetting more = valid;
+    more.MergeFrom(alone);
+    const absl::Status status = ToTenant(more, sm_count).status();
+    if (status.ok()) {
+      valid = std::move(more);
+    } else {
+      lines->push_back(absl::StrCat(std::string(status.message()), ": ", fields.field(i)->name(),
+                                    " is left out"));
+    }
+  }
+  return valid;
+}
+
 absl::Status OutOfRange(const std::string& tenant, const char* what, const std::string& allowed) {
   return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant, ": ", what, " is ", allowed));
 }
@@ -224,6 +252,38 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
   return setting;
 }
 
+std::vector<std::string> FitSettings(int sm_count, size_t device_count, proto::Settings* settings) {
+  std::vector<std::string> lines;
+  proto::Settings fit = *settings;
+  fit.clear_tenants();
+  for (proto::TenantSetting tenant : settings->tenants()) {
+    if (!IsTenantName(tenant.name())) {
+      lines.push_back(absl::StrCat("tenant ", Printable(tenant.name(), kMaxNameBytes),
+                                   " is left out: its name is not valid"));
+      continue;
+    }
+    const auto lowered = [&](const char* what, auto value, decltype(value) most) {
+      if (value <= most) return value;
+      lines.push_back(absl::StrCat("tenant ", tenant.name(), ": ", what, " ", value,
+                                   " is lowered to ", most, ", the most that is allowed here"));
+      return most;
+    };
+    if (tenant.has_min_sms()) tenant.set_min_sms(lowered("min_sms", tenant.min_sms(), sm_count));
+    if (tenant.has_max_sms()) tenant.set_max_sms(lowered("max_sms", tenant.max_sms(), sm_count));
+    if (tenant.has_memory()) tenant.set_memory(lowered("memory", tenant.memory(), kMaxMemory));
+    if (tenant.has_pinned_memory())
+      tenant.set_pinned_memory(lowered("pinned_memory", tenant.pinned_memory(), kMaxMemory));
+    if (tenant.has_sessions())
+      tenant.set_sessions(lowered("sessions", tenant.sessions(), kMaxSessions));
+    if (tenant.has_devices())
+      tenant.set_devices(lowered("devices", tenant.devices(), uint64_t{device_count}));
+    if (!ToTenant(tenant, sm_count).ok()) tenant = ValidFields(tenant, sm_count, &lines);
+    *fit.add_tenants() = std::move(tenant);
+  }
+  *settings = std::move(fit);
+  return lines;
+}
+
 proto::Settings SettingsOf(const ServerOptions& options) {
   proto::Settings settings;
   settings.mutable_policy()->set_name(options.policy);
@@ -265,10 +325,21 @@ void SettingsStore::Keep() {
   Save();
 }
 
+absl::Status SettingsStore::Check(const proto::PolicySetting& policy,
+                                  const std::vector<policy::Tenant>& tenants) const {
+  if (!schedulers_.empty()) return absl::OkStatus();
+  const auto made = MakePolicies(policy, 1);
+  // SetPolicy() refuses such a policy. Limits hold under a policy that exists no more, too.
+  return made.ok() ? made->front()->Check(tenants) : absl::OkStatus();
+}
+
 absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
   const MutexLock lock(&mutex_);
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<policy::Policy>> wanted,
                             MakePolicies(setting, schedulers_.size()));
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
+                            ToTenants(*current_, sm_count_));
+  DETSHARE_RETURN_IF_ERROR(Check(setting, tenants));
   absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> before =
       MakePolicies(current_->policy(), schedulers_.size());
   for (size_t i = 0; i < schedulers_.size(); ++i) {
@@ -278,6 +349,7 @@ absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
       schedulers_[j]->SetPolicy(std::move((*before)[j])).IgnoreError();
     return set;
   }
+  before_ = std::make_unique<proto::Settings>(*current_);
   *current_->mutable_policy() = setting;
   Save();
   return absl::OkStatus();
@@ -285,7 +357,23 @@ absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
 
 absl::StatusOr<proto::TenantSetting> SettingsStore::SetTenant(const proto::TenantSetting& change) {
   const MutexLock lock(&mutex_);
-  return Change(change);
+  auto before = std::make_unique<proto::Settings>(*current_);
+  DETSHARE_ASSIGN_OR_RETURN(proto::TenantSetting in_force, Change(change));
+  before_ = std::move(before);
+  return in_force;
+}
+
+void SettingsStore::TakeBack() {
+  const MutexLock lock(&mutex_);
+  if (before_ == nullptr) {
+    LogWarning(
+        "refused settings stay, because others have changed since: detsharectl tenant set and "
+        "policy set change them");
+    return;
+  }
+  const proto::Settings before = *before_;
+  if (const absl::Status back = PutInForce(before).status(); !back.ok())
+    LogWarning("refused settings stay: ", std::string(back.message()));
 }
 
 absl::StatusOr<proto::TenantSetting> SettingsStore::SetForEndpoint(
@@ -348,6 +436,7 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSe
   const proto::TenantSetting result = *place;
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
                             ToTenants(wanted, sm_count_));
+  DETSHARE_RETURN_IF_ERROR(Check(wanted.policy(), tenants));
   const absl::StatusOr<std::vector<policy::Tenant>> before = ToTenants(*current_, sm_count_);
   for (size_t i = 0; i < schedulers_.size(); ++i) {
     absl::Status set = schedulers_[i]->SetTenants(tenants);
@@ -356,6 +445,7 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSe
     return set;
   }
   accounts_.Set(result.name(), quota);
+  before_.reset();
   *current_ = std::move(wanted);
   Save();
   return result;
@@ -365,6 +455,46 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Set
   const MutexLock lock(&mutex_);
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> changes, PutInForce(WithEndpoints(wanted)));
   *configured_ = wanted;
+  return changes;
+}
+
+std::vector<std::string> SettingsStore::Adopt(proto::Settings theirs) {
+  const MutexLock lock(&mutex_);
+  std::vector<std::string> unfit = FitSettings(sm_count_, device_count_, &theirs);
+  absl::StatusOr<std::vector<std::string>> changes = PutInForce(theirs);
+  if (!changes.ok()) {
+    unfit.push_back(absl::StrCat("of the supervisor's settings only the tenants' limits are used: ",
+                                 std::string(changes.status().message())));
+    changes = PutLimitsInForce(theirs);
+  }
+  if (unfit != unfit_) {
+    for (const std::string& line : unfit) LogWarning(line);
+  }
+  unfit_ = std::move(unfit);
+  *configured_ = *current_;
+  return *std::move(changes);
+}
+
+std::vector<std::string> SettingsStore::PutLimitsInForce(const proto::Settings& wanted) {
+  proto::Settings next = *current_;
+  for (const proto::TenantSetting& tenant : wanted.tenants()) {
+    const TenantQuota quota{tenant.memory(), tenant.pinned_memory(), tenant.sessions(),
+                            tenant.devices()};
+    if (Find(next, tenant.name()) == nullptr) {
+      policy::Tenant unset;
+      unset.name = tenant.name();
+      *next.add_tenants() = ToSetting(unset, quota);
+    }
+    proto::TenantSetting* const place = Place(next, tenant.name());
+    place->set_memory(quota.memory);
+    place->set_pinned_memory(quota.pinned_memory);
+    place->set_sessions(quota.sessions);
+    place->set_devices(quota.devices);
+    accounts_.Set(tenant.name(), quota);
+  }
+  std::vector<std::string> changes = Differences(*current_, next);
+  *current_ = std::move(next);
+  Save();
   return changes;
 }
 
@@ -385,6 +515,7 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::
     *next.add_tenants() = ToSetting(tenants[static_cast<size_t>(i)], quota);
     quotas[wanted.tenants(i).name()] = quota;
   }
+  DETSHARE_RETURN_IF_ERROR(Check(next.policy(), tenants));
   std::vector<std::string> changes = Differences(*current_, next);
   if (changes.empty()) return changes;
 
@@ -410,6 +541,7 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::
   for (const proto::TenantSetting& old : current_->tenants()) {
     if (quotas.count(old.name()) == 0) accounts_.Unset(old.name());
   }
+  before_.reset();
   *current_ = std::move(next);
   Save();
   return changes;

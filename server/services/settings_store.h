@@ -34,6 +34,11 @@ absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int
 // Returns the tenant's limits, for a host with `device_count` devices. Errors as ToTenant().
 absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting, size_t device_count);
 proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& quota);
+// Changes settings that a process has accepted which does not know this host's devices: lowers what
+// is beyond them, and leaves out each other field that is not valid, and a tenant without a valid
+// name. The rest of the tenant and all other tenants stay. Returns a line for each change, which names
+// the tenant.
+std::vector<std::string> FitSettings(int sm_count, size_t device_count, proto::Settings* settings);
 // The policy and the tenants that the daemon's flags and its configuration ask for.
 proto::Settings SettingsOf(const ServerOptions& options);
 // The file in the runtime directory that keeps the settings of the process with this directory.
@@ -48,8 +53,8 @@ class SettingsStore {
   static constexpr int kMaxTenants = 1000;
 
   // `initial` is in force already. `file` keeps the settings after a change; empty: nothing keeps
-  // them. A group `readers` may read it; 0: none. The schedulers and the accounts outlive this object. Without schedulers, as in the
-  // supervisor, settings may name any number of devices.
+  // them. A group `readers` may read it; 0: none. The schedulers and the accounts outlive this
+  // object. Without schedulers, as in the supervisor, settings may name any number of devices.
   SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
                 const proto::Settings& initial, std::string file, gid_t readers = 0);
   ~SettingsStore();
@@ -64,6 +69,9 @@ class SettingsStore {
   // Changes a tenant's settings and returns those in force afterwards. Fields that `change` lacks
   // stay.
   absl::StatusOr<proto::TenantSetting> SetTenant(const proto::TenantSetting& change);
+  // Takes back the last SetPolicy() or SetTenant(), which another process has refused. If something
+  // else has changed since, it changes nothing, and the log says so.
+  void TakeBack();
   // Gives the tenant back the settings that Replace() gave it, and those of its endpoints. Returns
   // NotFound, with the tenants that have settings, if it has none.
   absl::Status UnsetTenant(const std::string& name);
@@ -78,6 +86,10 @@ class SettingsStore {
   // endpoint names has none afterwards. Returns the changes, one line each, such as "[policy] name:
   // whole -> fair". Without a change it touches nothing.
   absl::StatusOr<std::vector<std::string>> Replace(const proto::Settings& wanted);
+  // As Replace(), for the settings of the supervisor, made to fit the devices (FitSettings()). If the
+  // policy cannot serve the tenants, the tenants' limits are in force, and the rest stays. The log
+  // says what is not as the supervisor wants it.
+  std::vector<std::string> Adopt(proto::Settings theirs);
 
  private:
   void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -86,6 +98,12 @@ class SettingsStore {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // As UnsetTenant().
   absl::Status Reset(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the policy can serve the tenants, where no scheduler says so.
+  absl::Status Check(const proto::PolicySetting& policy,
+                     const std::vector<policy::Tenant>& tenants) const;
+  // As Adopt(), of limits alone.
+  std::vector<std::string> PutLimitsInForce(const proto::Settings& wanted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns `settings` with those of the endpoints over them.
   proto::Settings WithEndpoints(const proto::Settings& settings) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -103,6 +121,10 @@ class SettingsStore {
   const std::unique_ptr<proto::Settings> current_ ABSL_PT_GUARDED_BY(mutex_);
   // The configuration's, as Replace() got them.
   const std::unique_ptr<proto::Settings> configured_ ABSL_PT_GUARDED_BY(mutex_);
+  // What TakeBack() puts in force; null: nothing.
+  std::unique_ptr<proto::Settings> before_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);
+  // Of the last Adopt(), so that the log has them once.
+  std::vector<std::string> unfit_ ABSL_GUARDED_BY(mutex_);
   // By the endpoints' numbers.
   std::map<uint64_t, std::unique_ptr<proto::TenantSetting>> endpoints_ ABSL_GUARDED_BY(mutex_);
 };

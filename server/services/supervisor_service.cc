@@ -151,6 +151,8 @@ grpc::ServerUnaryReactor* SupervisorService::GetTenants(grpc::CallbackServerCont
 }
 
 absl::Status SupervisorService::InForce(const absl::StatusOr<bool>& everywhere) {
+  // An engine that does not reply (Aborted) may have it.
+  if (!everywhere.ok() && !absl::IsAborted(everywhere.status())) settings_.TakeBack();
   if (!everywhere.ok() || !*everywhere) settings_changed_();
   return everywhere.status();
 }

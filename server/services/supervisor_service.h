@@ -77,7 +77,8 @@ class SupervisorService final : public proto::Admin::CallbackService {
   void Describe(const Peer& peer, proto::Status* status);
   absl::Status End(const proto::EndSessionsRequest& request, const Peer& peer,
                    proto::EndedSessions* ended);
-  // A setting was given to the engines, perhaps not to all. The others read it when they can.
+  // A setting was given to the engines, perhaps not to all. The others read it when they can. If an
+  // engine refuses it, it is taken back everywhere.
   absl::Status InForce(const absl::StatusOr<bool>& everywhere);
   // Returns whether the peer learns about sessions of that user.
   bool Sees(const Peer& peer, uid_t user) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
 
 #include "absl/strings/str_join.h"
 #include "policy/config/config_file.h"
@@ -138,6 +139,28 @@ TEST_CASE("A file with any mistake changes nothing") {
     CHECK(in_force.tenants(0).name() == "chat");
   }
   CHECK(f.Reload(kBusy).changed.empty());
+}
+
+TEST_CASE("An engine takes over the supervisor's settings, whatever else they have") {
+  Fixture f;
+  TestDirectory directory;
+  const std::string file = directory.path + "/settings";
+  Reloader engine(
+      *Parsed(""), [] { return Parsed(kBusy); }, *f.daemon.daemon, file);
+  std::ofstream(file) << "policy { name: \"fair\" }\n"
+                         "tenants { name: \"bad\" max_sms: 65536 devices: 9 }\n"
+                         "tenants { name: \"victim\" memory: 1048576 }\n";
+  REQUIRE(engine.Reload("a test").ok());
+  proto::Settings in_force = f.daemon.daemon->settings().current();
+  CHECK(in_force.policy().name() == "fair");
+  REQUIRE(in_force.tenants_size() == 2);
+  CHECK(in_force.tenants(0).devices() == 1);
+  CHECK(in_force.tenants(1).memory() == 1 << 20);
+  CHECK(engine.Reload("a test")->changed.empty());
+  // What cannot be read changes nothing.
+  std::ofstream(file) << "damaged {";
+  CHECK_FALSE(engine.Reload("a test").ok());
+  CHECK(f.daemon.daemon->settings().current().tenants_size() == 2);
 }
 
 TEST_CASE("After a reload the configuration holds, whatever was set before") {

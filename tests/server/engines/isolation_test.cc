@@ -216,6 +216,54 @@ TEST_CASE("Settings hold for the engines that run and for those that begin later
   CHECK(StatusOf(admin).policy() == "whole");
 }
 
+TEST_CASE("Settings that no device allows cost no tenant its limits") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[[tenant]]\nname = \"bad\"\nsms = \"0..65536\"\ndevices = 9\n"
+                         "[[tenant]]\nname = \"victim\"\nmemory = \"1MiB\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  const auto early = Program(daemon, "early"), bad = Program(daemon, "bad"),
+             victim = Program(daemon, "victim");
+  REQUIRE(early->Open());
+  REQUIRE(bad->Open());
+  REQUIRE(victim->Open());
+  CHECK(victim->Allocate(2 << 20) == 0);
+  CHECK_THAT(daemon.Log(), Catch::Contains("tenant bad: max_sms 65536 is lowered to"));
+  CHECK_THAT(daemon.Log(), Catch::Contains("tenant bad: devices 9 is lowered to 1"));
+  // Engines that run take over what comes later, too.
+  std::ofstream(file, std::ios::app) << "[[tenant]]\nname = \"early\"\nmemory = \"1MiB\"\n";
+  TestClient admin(daemon.socket());
+  grpc::ClientContext context;
+  proto::Reloaded reloaded;
+  REQUIRE(AdminOf(admin)->Reload(&context, {}, &reloaded).ok());
+  CHECK(Eventually([&] {
+    const auto next = Program(daemon, "early");
+    return next->Open() && next->Allocate(2 << 20) == 0;
+  }));
+}
+
+TEST_CASE("Settings that an engine refuses are in force in no engine") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto program = Program(daemon, "chat");
+  REQUIRE(program->Open());
+  TestClient admin(daemon.socket());
+  proto::TenantSetting tenant, in_force;
+  tenant.set_name("train");
+  tenant.set_max_sms(65536);
+  tenant.set_memory(1 << 20);
+  grpc::ClientContext context, ask;
+  const grpc::Status refused = AdminOf(admin)->SetTenant(&context, tenant, &in_force);
+  CHECK(refused.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(refused.error_message(), Catch::Contains("the number of SMs"));
+  proto::Tenants tenants;
+  REQUIRE(AdminOf(admin)->GetTenants(&ask, {}, &tenants).ok());
+  CHECK(tenants.tenants_size() == 0);
+  const auto later = Program(daemon, "train");
+  REQUIRE(later->Open());
+  CHECK(later->Allocate(2 << 20) != 0);
+}
+
 TEST_CASE("An engine that cannot be asked takes over settings as soon as it can") {
   SupervisedDaemon daemon({}, "tenant");
   const auto program = Program(daemon, "chat");

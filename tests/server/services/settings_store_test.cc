@@ -206,6 +206,124 @@ TEST_CASE("A store that knows no devices bounds what it cannot ask a policy abou
   CHECK(store.current().tenants(0).weight() == 999'999);
 }
 
+// A tenant whose SMs, devices and weight no device allows, and one with a limit.
+proto::Settings UnfitSettings() {
+  proto::Settings settings;
+  settings.mutable_policy()->set_name("fair");
+  proto::TenantSetting* const bad = settings.add_tenants();
+  bad->set_name("bad");
+  bad->set_max_sms(65536);
+  bad->set_devices(9);
+  bad->set_weight(-1);
+  bad->set_sessions(7);
+  settings.add_tenants()->set_name("no name");
+  proto::TenantSetting* const victim = settings.add_tenants();
+  victim->set_name("victim");
+  victim->set_memory(1 << 20);
+  return settings;
+}
+
+TEST_CASE("Settings are made to fit the devices field by field, and each change is named") {
+  proto::Settings settings = UnfitSettings();
+  const std::vector<std::string> lines = FitSettings(132, 2, &settings);
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0] == "tenant bad: max_sms 65536 is lowered to 132, the most that is allowed here");
+  CHECK(lines[1] == "tenant bad: devices 9 is lowered to 2, the most that is allowed here");
+  CHECK(lines[2] == "tenant bad: the weight is above 0, and at most 1000000: weight is left out");
+  CHECK_THAT(lines[3], Catch::Contains("no name is left out"));
+  REQUIRE(settings.tenants_size() == 2);
+  CHECK(settings.tenants(0).max_sms() == 132);
+  CHECK(settings.tenants(0).devices() == 2);
+  CHECK(settings.tenants(0).sessions() == 7);
+  CHECK_FALSE(settings.tenants(0).has_weight());
+  CHECK(settings.tenants(1).memory() == 1 << 20);
+  CHECK(FitSettings(132, 2, &settings).empty());
+  // A lower limit holds where the wanted one has no meaning.
+  settings.mutable_tenants(1)->set_memory(std::numeric_limits<uint64_t>::max());
+  CHECK(FitSettings(132, 2, &settings).size() == 1);
+  CHECK(settings.tenants(1).memory() == uint64_t{1} << 52);
+}
+
+TEST_CASE("The supervisor's settings hold also where some do not fit, or the policy refuses them") {
+  TestDaemon daemon;
+  SettingsStore& settings = daemon.daemon->settings();
+  const auto allocates = [&] {
+    TestClient client(daemon.socket());
+    client.tenant = "victim";
+    REQUIRE(client.Open());
+    return client.Allocate(2 << 20) != 0;
+  };
+  CHECK(allocates());
+  CHECK(settings.Adopt(UnfitSettings()).size() == 3);
+  CHECK(settings.current().policy().name() == "fair");
+  CHECK(settings.current().tenants(0).max_sms() == daemon.devices[0]->properties().sm_count);
+  CHECK_FALSE(allocates());
+  CHECK(settings.Adopt(UnfitSettings()).empty());
+  // The shares are more than a device has. The limits are in force, and nothing else.
+  proto::Settings refused = UnfitSettings();
+  refused.mutable_policy()->set_name("static");
+  refused.mutable_tenants(0)->set_sm_percent(80);
+  refused.mutable_tenants(2)->set_sm_percent(80);
+  refused.mutable_tenants(2)->set_memory(4 << 20);
+  proto::TenantSetting* const fresh = refused.add_tenants();
+  fresh->set_name("fresh");
+  fresh->set_sessions(3);
+  const std::vector<std::string> changes = settings.Adopt(refused);
+  REQUIRE(changes.size() == 2);
+  CHECK(changes[0] == "[[tenant]] victim: memory 1048576 -> 4194304");
+  CHECK(changes[1] == "[[tenant]] fresh: is new: sessions no limit -> 3");
+  CHECK(settings.current().policy().name() == "fair");
+  CHECK(allocates());
+}
+
+TEST_CASE("A store without devices refuses tenants that its policy cannot serve") {
+  TenantAccounts accounts(0);
+  proto::Settings initial;
+  initial.mutable_policy()->set_name("static");
+  SettingsStore store({}, accounts, std::numeric_limits<int>::max(), initial, "");
+  proto::TenantSetting tenant;
+  tenant.set_sm_percent(80);
+  tenant.set_name("a");
+  REQUIRE(store.SetTenant(tenant).ok());
+  tenant.set_name("b");
+  CHECK(absl::IsInvalidArgument(store.SetTenant(tenant).status()));
+  proto::PolicySetting policy;
+  policy.set_name("fair");
+  REQUIRE(store.SetPolicy(policy).ok());
+  REQUIRE(store.SetTenant(tenant).ok());
+  policy.set_name("static");
+  CHECK(absl::IsInvalidArgument(store.SetPolicy(policy)));
+  proto::Settings wanted = store.current();
+  *wanted.mutable_policy() = policy;
+  CHECK(absl::IsInvalidArgument(store.Replace(wanted).status()));
+  CHECK(store.current().policy().name() == "fair");
+}
+
+TEST_CASE(
+    "Settings that another process refuses are taken back, unless others have changed since") {
+  TenantAccounts accounts(0);
+  proto::Settings initial;
+  initial.mutable_policy()->set_name("fair");
+  SettingsStore store({}, accounts, std::numeric_limits<int>::max(), initial, "");
+  proto::PolicySetting policy;
+  policy.set_name("whole");
+  REQUIRE(store.SetPolicy(policy).ok());
+  store.TakeBack();
+  CHECK(store.current().policy().name() == "fair");
+  proto::TenantSetting tenant;
+  tenant.set_name("a");
+  tenant.set_devices(9);
+  REQUIRE(store.SetTenant(tenant).ok());
+  store.TakeBack();
+  CHECK(store.current().tenants_size() == 0);
+  REQUIRE(store.SetTenant(tenant).ok());
+  tenant.set_memory(1 << 20);
+  REQUIRE(store.SetForEndpoint(1, tenant).ok());
+  store.TakeBack();
+  REQUIRE(store.current().tenants_size() == 1);
+  CHECK(store.current().tenants(0).memory() == 1 << 20);
+}
+
 TEST_CASE("A policy that one device cannot have is in force on none") {
   TestDaemon daemon({}, 2);
   SettingsStore& settings = daemon.daemon->settings();
@@ -279,9 +397,19 @@ TEST_CASE("A daemon that replaces another keeps its settings, and a fresh one do
     REQUIRE(Tenants(client).tenants_size() == 1);
     CHECK(Tenants(client).tenants(0).tenant_class() == "latency");
   }
-  for (const auto& [contents, first] :
-       {std::pair<std::string, uint64_t>(kept, 1), std::pair<std::string, uint64_t>("damaged {", 8),
-        std::pair<std::string, uint64_t>(kept + "tenants { name: \"x\" weight: -1 }", 8)}) {
+  {
+    // A field that is not valid costs nothing else.
+    const auto replaced =
+        started_with(kept + "tenants { name: \"x\" weight: -1 memory: 1048576 devices: 9 }", 8);
+    TestClient client(replaced->socket());
+    CHECK(Policies(client).current().name() == "priority");
+    REQUIRE(Tenants(client).tenants_size() == 2);
+    CHECK(Tenants(client).tenants(1).weight() == 1);
+    CHECK(Tenants(client).tenants(1).memory() == 1 << 20);
+    CHECK(Tenants(client).tenants(1).devices() == 9);  // a card may be missing
+  }
+  for (const auto& [contents, first] : {std::pair<std::string, uint64_t>(kept, 1),
+                                        std::pair<std::string, uint64_t>("damaged {", 8)}) {
     const auto fresh = started_with(contents, first);
     TestClient client(fresh->socket());
     CHECK(Policies(client).current().name() == "auto");
