@@ -219,7 +219,7 @@ absl::Status Supervisor::Start() {
   if (users_.has_value()) DETSHARE_RETURN_IF_ERROR(EngineUsers::Check(runtime_directory_));
   DETSHARE_RETURN_IF_ERROR(LockSocket(daemon_.socket));
   DETSHARE_RETURN_IF_ERROR(TakeEnginesDirectory(EnginesDirectory(runtime_directory_)));
-  settings_.Keep();
+  DETSHARE_RETURN_IF_ERROR(settings_.Keep());
   identity_.SetRules(daemon_.tenant_rules);
   DETSHARE_RETURN_IF_ERROR(StartServices());
   if (daemon_.http.has_value()) DETSHARE_RETURN_IF_ERROR(ServeHttp());

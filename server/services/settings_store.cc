@@ -320,9 +320,9 @@ proto::Settings SettingsStore::current() const {
   return *current_;
 }
 
-void SettingsStore::Keep() {
+absl::Status SettingsStore::Keep() {
   const MutexLock lock(&mutex_);
-  Save();
+  return Save(*current_);
 }
 
 absl::Status SettingsStore::Check(const proto::PolicySetting& policy,
@@ -349,9 +349,11 @@ absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
       schedulers_[j]->SetPolicy(std::move((*before)[j])).IgnoreError();
     return set;
   }
+  proto::Settings next = *current_;
+  *next.mutable_policy() = setting;
+  DETSHARE_RETURN_IF_ERROR(Save(next));
   before_ = std::make_unique<proto::Settings>(*current_);
-  *current_->mutable_policy() = setting;
-  Save();
+  *current_ = std::move(next);
   return absl::OkStatus();
 }
 
@@ -372,7 +374,7 @@ void SettingsStore::TakeBack() {
     return;
   }
   const proto::Settings before = *before_;
-  if (const absl::Status back = PutInForce(before).status(); !back.ok())
+  if (const absl::Status back = PutInForce(before, Unwritten::kIsWrittenLater).status(); !back.ok())
     LogWarning("refused settings stay: ", std::string(back.message()));
 }
 
@@ -390,12 +392,12 @@ absl::Status SettingsStore::UnsetForEndpoint(uint64_t endpoint) {
   if (found == endpoints_.end()) return absl::OkStatus();
   const std::string tenant = found->second->name();
   endpoints_.erase(found);
-  return Reset(tenant);
+  return Reset(tenant, Unwritten::kIsWrittenLater);
 }
 
 absl::Status SettingsStore::UnsetTenant(const std::string& name) {
   const MutexLock lock(&mutex_);
-  if (Find(*current_, name) != nullptr) return Reset(name);
+  if (Find(*current_, name) != nullptr) return Reset(name, Unwritten::kFails);
   std::vector<std::string> names;
   for (const proto::TenantSetting& tenant : current_->tenants()) names.push_back(tenant.name());
   return absl::NotFoundError(absl::StrCat(
@@ -404,7 +406,7 @@ absl::Status SettingsStore::UnsetTenant(const std::string& name) {
                     : absl::StrCat("; these tenants have some: ", absl::StrJoin(names, ", "))));
 }
 
-absl::Status SettingsStore::Reset(const std::string& name) {
+absl::Status SettingsStore::Reset(const std::string& name, Unwritten unwritten) {
   const proto::Settings without = WithEndpoints(*configured_);
   const proto::TenantSetting* const left = Find(without, name);
   proto::Settings wanted = *current_;
@@ -413,7 +415,7 @@ absl::Status SettingsStore::Reset(const std::string& name) {
                                 [&](const auto& one) { return one.name() == name; }),
                  tenants->end());
   if (left != nullptr) *tenants->Add() = *left;
-  return PutInForce(wanted).status();
+  return PutInForce(wanted, unwritten).status();
 }
 
 proto::Settings SettingsStore::WithEndpoints(const proto::Settings& settings) const {
@@ -444,10 +446,10 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSe
     for (size_t j = 0; j < i && before.ok(); ++j) schedulers_[j]->SetTenants(*before).IgnoreError();
     return set;
   }
+  DETSHARE_RETURN_IF_ERROR(Save(wanted));
   accounts_.Set(result.name(), quota);
   before_.reset();
   *current_ = std::move(wanted);
-  Save();
   return result;
 }
 
@@ -493,12 +495,13 @@ std::vector<std::string> SettingsStore::PutLimitsInForce(const proto::Settings& 
     accounts_.Set(tenant.name(), quota);
   }
   std::vector<std::string> changes = Differences(*current_, next);
+  Save(next, Unwritten::kIsWrittenLater).IgnoreError();
   *current_ = std::move(next);
-  Save();
   return changes;
 }
 
-absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::Settings& wanted) {
+absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::Settings& wanted,
+                                                                   Unwritten unwritten) {
   if (wanted.tenants_size() > kMaxTenants) {
     return absl::InvalidArgumentError(absl::StrCat(
         wanted.tenants_size(), " tenants are too many: at most ", kMaxTenants, " are allowed"));
@@ -517,7 +520,10 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::
   }
   DETSHARE_RETURN_IF_ERROR(Check(next.policy(), tenants));
   std::vector<std::string> changes = Differences(*current_, next);
-  if (changes.empty()) return changes;
+  if (changes.empty()) {
+    if (!written_) DETSHARE_RETURN_IF_ERROR(Save(*current_, unwritten));
+    return changes;
+  }
 
   // A policy that stays the same keeps what it has learned.
   const bool same_policy = TextOf(current_->policy()) == TextOf(next.policy());
@@ -537,24 +543,37 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::
     }
     return set;
   }
+  DETSHARE_RETURN_IF_ERROR(Save(next, unwritten));
   for (const auto& [name, quota] : quotas) accounts_.Set(name, quota);
   for (const proto::TenantSetting& old : current_->tenants()) {
     if (quotas.count(old.name()) == 0) accounts_.Unset(old.name());
   }
   before_.reset();
   *current_ = std::move(next);
-  Save();
   return changes;
 }
 
-void SettingsStore::Save() {
-  if (file_.empty()) return;
+absl::Status SettingsStore::Save(const proto::Settings& settings, Unwritten unwritten) {
+  if (file_.empty()) return absl::OkStatus();
   std::string text;
-  google::protobuf::TextFormat::PrintToString(*current_, &text);
-  if (const absl::Status written = WriteKeptFile(file_, text, readers_); !written.ok()) {
-    LogWarning("the settings are not kept: ", std::string(written.message()),
+  google::protobuf::TextFormat::PrintToString(settings, &text);
+  const absl::Status written = WriteKeptFile(file_, text, readers_);
+  const std::string why(written.message());
+  if (written.ok()) {
+    written_ = true;
+  } else if (!schedulers_.empty()) {
+    LogWarning("the settings are not kept: ", why,
                "; a daemon that replaces this one will begin with its flags");
+  } else if (unwritten == Unwritten::kFails) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the settings stay as they were, because engines would not get others: ", why,
+                     "; free space there and try again"));
+  } else {
+    written_ = false;
+    LogWarning("engines get changed settings only after the next change: ", why,
+               "; free space there and run detsharectl config reload");
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<proto::Settings> ReadSettings(const std::string& file) {

@@ -54,14 +54,16 @@ class SettingsStore {
 
   // `initial` is in force already. `file` keeps the settings after a change; empty: nothing keeps
   // them. A group `readers` may read it; 0: none. The schedulers and the accounts outlive this
-  // object. Without schedulers, as in the supervisor, settings may name any number of devices.
+  // object. Without schedulers, as in the supervisor, settings may name any number of devices, and
+  // engines read them from `file`: what cannot be written there is not in force, so each change then
+  // fails with ResourceExhausted and the reason.
   SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
                 const proto::Settings& initial, std::string file, gid_t readers = 0);
   ~SettingsStore();
 
   proto::Settings current() const;
   // Writes the file also without a change.
-  void Keep();
+  absl::Status Keep();
 
   // Sets the policy of all devices or, with an error, of none. May drain the devices if a partition
   // must be made.
@@ -79,8 +81,8 @@ class SettingsStore {
   // UnsetForEndpoint().
   absl::StatusOr<proto::TenantSetting> SetForEndpoint(uint64_t endpoint,
                                                       const proto::TenantSetting& change);
-  // The endpoint is closed. As UnsetTenant() for its tenant. Does nothing for an endpoint without
-  // settings.
+  // The endpoint is closed. As UnsetTenant() for its tenant, but a file that cannot be written is
+  // written with the next change. Does nothing for an endpoint without settings.
   absl::Status UnsetForEndpoint(uint64_t endpoint);
   // Replaces the policy and the settings of all tenants; a tenant that neither `wanted` nor an
   // endpoint names has none afterwards. Returns the changes, one line each, such as "[policy] name:
@@ -92,12 +94,17 @@ class SettingsStore {
   std::vector<std::string> Adopt(proto::Settings theirs);
 
  private:
-  void Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a change does if engines depend on the file and it cannot be written.
+  enum class Unwritten { kFails, kIsWrittenLater };
+  // Writes the file, the last step of a change that can fail.
+  absl::Status Save(const proto::Settings& settings, Unwritten unwritten = Unwritten::kFails)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // As SetTenant().
   absl::StatusOr<proto::TenantSetting> Change(const proto::TenantSetting& change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // As UnsetTenant().
-  absl::Status Reset(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Reset(const std::string& name, Unwritten unwritten)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether the policy can serve the tenants, where no scheduler says so.
   absl::Status Check(const proto::PolicySetting& policy,
                      const std::vector<policy::Tenant>& tenants) const;
@@ -108,7 +115,8 @@ class SettingsStore {
   proto::Settings WithEndpoints(const proto::Settings& settings) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Replaces what is in force. Returns the changes, as Replace().
-  absl::StatusOr<std::vector<std::string>> PutInForce(const proto::Settings& wanted)
+  absl::StatusOr<std::vector<std::string>> PutInForce(const proto::Settings& wanted,
+                                                      Unwritten unwritten = Unwritten::kFails)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::vector<DeviceScheduler*> schedulers_;
@@ -121,6 +129,7 @@ class SettingsStore {
   const std::unique_ptr<proto::Settings> current_ ABSL_PT_GUARDED_BY(mutex_);
   // The configuration's, as Replace() got them.
   const std::unique_ptr<proto::Settings> configured_ ABSL_PT_GUARDED_BY(mutex_);
+  bool written_ ABSL_GUARDED_BY(mutex_) = true;  // the file has current_
   // What TakeBack() puts in force; null: nothing.
   std::unique_ptr<proto::Settings> before_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);
   // Of the last Adopt(), so that the log has them once.

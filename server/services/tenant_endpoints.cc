@@ -240,14 +240,38 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
   endpoint.tenant = open.setting.name();
   DETSHARE_RETURN_IF_ERROR(host_.SetTenant(endpoint.number, open.setting));
 
+  absl::Status free = absl::OkStatus();
   if (in_place) {
     const proto::EndpointUse& before = wanted.use();
     endpoint.use.Add({before.sessions(), before.gpu_time_ns(), before.peak_memory()});
   } else {
     CloseLocked(endpoint.name).status().IgnoreError();
     // A daemon that was killed may have left one.
-    DETSHARE_RETURN_IF_ERROR(Discard(endpoint.name));
+    free = Discard(endpoint.name);
   }
+  const absl::StatusOr<int> listening =
+      free.ok() ? MakeSocket(endpoint, in_place) : absl::StatusOr<int>(free);
+  if (!listening.ok()) {
+    // Sessions may go on in the directory of an earlier daemon, and keep their limits.
+    if (in_place) return listening.status();
+    // Its settings go with it, and its number is not given again.
+    next_ = std::max(next_, endpoint.number) + 1;
+    endpoint.closed.store(true, std::memory_order_seq_cst);
+    host_.End(endpoint);
+    if (const absl::Status discarded = Discard(endpoint.name); !discarded.ok())
+      LogWarning(std::string(discarded.message()));
+    return listening.status();
+  }
+  open.listen_fd = *listening;
+  next_ = std::max(next_, endpoint.number) + 1;
+  open.owner = wanted.owner();
+  owners_.Set(endpoint.number, endpoint.name, endpoint.tenant, open.owner);
+  host_.Begin(open.listen_fd, open.endpoint);
+  endpoints_[endpoint.name] = std::move(open);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> TenantEndpoints::MakeSocket(TenantEndpoint& endpoint, bool in_place) const {
   const absl::StatusOr<int> fd = MakeDirectory(absl::StrCat(directory_, "/", endpoint.name), 0711,
                                                /*may_exist=*/in_place);
   if (!fd.ok()) return fd.status();
@@ -265,14 +289,7 @@ absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_
     listening = ListenIn(*fd, absl::StrCat(directory_, "/.socket"));
   }
   close(*fd);
-  if (!listening.ok()) return listening.status();
-  open.listen_fd = *listening;
-  next_ = std::max(next_, endpoint.number) + 1;
-  open.owner = wanted.owner();
-  owners_.Set(endpoint.number, endpoint.name, endpoint.tenant, open.owner);
-  host_.Begin(open.listen_fd, open.endpoint);
-  endpoints_[endpoint.name] = std::move(open);
-  return absl::OkStatus();
+  return listening;
 }
 
 absl::Status TenantEndpoints::CheckAllocator(const std::string& allocator,

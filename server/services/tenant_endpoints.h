@@ -84,6 +84,8 @@ class TenantEndpoints {
   TenantEndpoints(std::string directory, EndpointHost& host, Owners& owners);
   absl::Status Make(const proto::TenantEndpoint& wanted, bool in_place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes the endpoint's directory with a listening socket in it, and returns the socket.
+  absl::StatusOr<int> MakeSocket(TenantEndpoint& endpoint, bool in_place) const;
   // FailedPrecondition if another allocator has one of the devices.
   absl::Status CheckAllocator(const std::string& allocator,
                               const std::vector<std::string>& device_ids) const

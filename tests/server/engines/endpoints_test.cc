@@ -149,6 +149,42 @@ TEST_CASE("Settings of endpoints reach the engines before their programs, and ou
   CHECK(fourth.Allocate(2 << 20) != 0);
 }
 
+TEST_CASE("An endpoint whose limits engines would not get is not opened") {
+  SupervisedDaemon daemon({}, "tenant");
+  Operator me(daemon.socket());
+  proto::TenantSetting tenant, in_force;
+  tenant.set_name("chat");
+  tenant.set_memory(1 << 20);
+  // As on a full file system.
+  const std::string in_the_way = daemon.directory.path + "/settings.new";
+  REQUIRE(fs::create_directory(in_the_way));
+  const grpc::Status refused = me.Open("box", {}, tenant);
+  CHECK(refused.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK_THAT(refused.error_message(), Catch::Contains("cannot write"));
+  CHECK(me.List().endpoints_size() == 0);
+  CHECK_FALSE(fs::exists(daemon.directory.path + "/endpoints/box"));
+  {
+    grpc::ClientContext context;
+    CHECK(AdminOf(me.client)->SetTenant(&context, tenant, &in_force).error_code() ==
+          grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+  fs::remove(in_the_way);
+  REQUIRE(me.Open("box", {}, tenant).ok());
+  TestClient program(SocketOf(daemon, "box"));
+  REQUIRE(program.Open());
+  CHECK(program.Allocate(2 << 20) == 0);
+  // An open endpoint keeps the limit that it has.
+  REQUIRE(fs::create_directory(in_the_way));
+  proto::TenantEndpoint more;
+  more.set_name("box");
+  more.mutable_tenant()->set_memory(8 << 20);
+  CHECK(me.Change(more).error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK(program.Allocate(2 << 20) == 0);
+  fs::remove(in_the_way);
+  REQUIRE(me.Change(more).ok());
+  CHECK(Eventually([&] { return program.Allocate(2 << 20) != 0; }));
+}
+
 TEST_CASE("An endpoint shows its devices, and an engine refuses a device that it does not have") {
   SupervisedDaemon daemon({"--soft-devices", "2"}, "tenant");
   Operator me(daemon.socket());

@@ -324,6 +324,49 @@ TEST_CASE(
   CHECK(store.current().tenants(0).memory() == 1 << 20);
 }
 
+TEST_CASE("Where engines read the file, a change that cannot be written is not in force") {
+  TenantAccounts accounts(0);
+  TestDirectory directory;
+  const std::string file = directory.path + "/settings", in_the_way = file + ".new";
+  proto::Settings initial;
+  initial.mutable_policy()->set_name("fair");
+  SettingsStore store({}, accounts, std::numeric_limits<int>::max(), initial, file);
+  const auto written = [&] { return ReadSettings(file)->ShortDebugString(); };
+  REQUIRE(store.Keep().ok());
+  proto::TenantSetting tenant;
+  tenant.set_name("a");
+  tenant.set_memory(1 << 20);
+  REQUIRE(store.SetForEndpoint(1, tenant).ok());
+  const proto::Settings before = store.current();
+  // As on a full file system.
+  REQUIRE(std::filesystem::create_directory(in_the_way));
+  CHECK(absl::IsResourceExhausted(store.Keep()));
+  proto::PolicySetting policy;
+  policy.set_name("whole");
+  const absl::Status refused = store.SetPolicy(policy);
+  CHECK(absl::IsResourceExhausted(refused));
+  CHECK_THAT(std::string(refused.message()), Catch::Contains("cannot write " + file));
+  tenant.set_name("b");
+  CHECK(absl::IsResourceExhausted(store.SetTenant(tenant).status()));
+  CHECK(absl::IsResourceExhausted(store.SetForEndpoint(2, tenant).status()));
+  CHECK(store.UnsetTenant("a").ok());  // the endpoint keeps it
+  proto::Settings wanted = initial;
+  *wanted.add_tenants() = tenant;
+  CHECK(absl::IsResourceExhausted(store.Replace(wanted).status()));
+  CHECK(store.current().ShortDebugString() == before.ShortDebugString());
+  CHECK(written() == before.ShortDebugString());
+  // A closed endpoint has no settings, and the next change writes that, too.
+  REQUIRE(store.UnsetForEndpoint(1).ok());
+  CHECK(store.current().tenants_size() == 0);
+  CHECK(written() == before.ShortDebugString());
+  CHECK(absl::IsResourceExhausted(store.Replace(initial).status()));
+  std::filesystem::remove(in_the_way);
+  REQUIRE(store.Replace(initial).ok());
+  CHECK(written() == initial.ShortDebugString());
+  REQUIRE(store.SetForEndpoint(2, tenant).ok());
+  CHECK(ReadSettings(file)->tenants(0).memory() == 1 << 20);
+}
+
 TEST_CASE("A policy that one device cannot have is in force on none") {
   TestDaemon daemon({}, 2);
   SettingsStore& settings = daemon.daemon->settings();

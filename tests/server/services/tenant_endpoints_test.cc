@@ -208,6 +208,23 @@ TEST_CASE("A reopened endpoint is new: nothing of the old one is left") {
   CHECK(next.Open());
 }
 
+TEST_CASE("An endpoint that cannot be made leaves nothing") {
+  TenantEndpointsFixture f;
+  proto::TenantSetting limits;
+  limits.set_name("pod");
+  limits.set_memory(1 << 20);
+  // What is in the way of its socket.
+  const std::string in_the_way = f.daemon.directory.path + "/endpoints/.socket";
+  REQUIRE(fs::create_directory(in_the_way));
+  CHECK_FALSE(f.me.Open("a", {}, limits).ok());
+  CHECK(f.daemon.daemon->settings().current().tenants_size() == 0);
+  CHECK(f.me.List().endpoints_size() == 0);
+  CHECK_FALSE(fs::exists(f.Path("a")));
+  fs::remove_all(in_the_way);
+  REQUIRE(f.me.Open("a", {}, limits).ok());
+  CHECK(f.daemon.daemon->settings().current().tenants_size() == 1);
+}
+
 proto::Tenants TenantsOf(TestClient& client) {
   grpc::ClientContext context;
   proto::Tenants tenants;
