@@ -125,19 +125,19 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags* flags) {
   return 0;
 }
 
-absl::StatusOr<Config> ReadConfiguration(const Flags& flags) {
+absl::StatusOr<Config> ReadConfiguration(const Flags& flags, std::string* text) {
   Config config;
   if (!flags.config_file.empty()) {
-    DETSHARE_ASSIGN_OR_RETURN(config, LoadConfig(flags.config_file));
+    DETSHARE_ASSIGN_OR_RETURN(config, LoadConfig(flags.config_file, text));
   }
-  for (const auto& [setting, text] : flags.settings) {
-    if (const absl::Status status = SetFromText(*setting, text, &config); !status.ok()) {
+  for (const auto& [setting, value] : flags.settings) {
+    if (const absl::Status status = SetFromText(*setting, value, &config); !status.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--", setting->flag, ": ", std::string(status.message())));
     }
   }
-  for (const std::string& text : flags.tenants) {
-    DETSHARE_RETURN_IF_ERROR(AddTenant(text, &config));
+  for (const std::string& tenant : flags.tenants) {
+    DETSHARE_RETURN_IF_ERROR(AddTenant(tenant, &config));
   }
   DETSHARE_RETURN_IF_ERROR(CheckPolicy(config));
   DETSHARE_RETURN_IF_ERROR(CheckMetrics(config));

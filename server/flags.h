@@ -45,8 +45,8 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags* flags);
 
 // Returns the configuration file with the flags over it. Returns the errors of LoadConfig(), and
 // InvalidArgument for a flag or a policy's parameter that is not valid. The message has a line for
-// each mistake.
-absl::StatusOr<Config> ReadConfiguration(const Flags& flags);
+// each mistake. `text`: the file's text, "" without a file; may be null.
+absl::StatusOr<Config> ReadConfiguration(const Flags& flags, std::string* text = nullptr);
 
 // Returns `command` without these flags and their values, which are written as "--flag value" or
 // "--flag=value".

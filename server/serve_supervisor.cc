@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <limits>
 #include <map>
@@ -34,6 +36,7 @@
 #include "server/access/identity.h"
 #include "server/access/owners.h"
 #include "server/access/peer_table.h"
+#include "server/base/errno_text.h"
 #include "server/base/event_log.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/kept_file.h"
@@ -69,13 +72,16 @@ using std::chrono::milliseconds;
 constexpr milliseconds kEnginesTimeout(2000);  // for replies of engines
 // For the end of engines that no program uses, when the supervisor ends.
 constexpr milliseconds kReleaseTimeout(2000);
-constexpr size_t kMaxConfiguration = 1 << 20;  // bytes; a longer one is refused
 // Bounds of a list of devices, which must fit a message to an engine.
 constexpr size_t kMaxDeviceIds = 64, kMaxDeviceId = 64;
 
 // No group's directory has this name.
 std::string ConfigurationOfEngines(const std::string& runtime_directory) {
   return EnginesDirectory(runtime_directory) + "/.config";
+}
+
+std::string NextConfigurationOfEngines(const std::string& runtime_directory) {
+  return ConfigurationOfEngines(runtime_directory) + ".next";
 }
 
 // Takes the directory of an earlier supervisor, or makes one.
@@ -156,11 +162,12 @@ class Supervisor final : public EndpointHost {
   void End(const TenantEndpoint& endpoint) override;
 
  private:
-  // Keeps a copy of the configuration where engines with users of their own can read it.
-  absl::Status CopyConfiguration() const;
-  bool CopiesConfiguration() const {
-    return users_.has_value() && !startup_.flags.config_file.empty();
-  }
+  // Engines read a copy of the configuration in force, because the operator's file may have mistakes
+  // or edits that no reload has put in force, and because engines with users of their own may not
+  // read it. The first function does what can fail, and the second one gives engines the copy.
+  absl::Status PrepareCopy(const std::string& text) const;
+  void UseCopy() const;
+  bool CopiesConfiguration() const { return !startup_.flags.config_file.empty(); }
   absl::Status StartServices();
   absl::Status ServeHttp();
   // The command line of a process that reads the configuration as this one does.
@@ -225,7 +232,8 @@ absl::Status Supervisor::Start() {
   if (daemon_.http.has_value()) DETSHARE_RETURN_IF_ERROR(ServeHttp());
   engines_ = std::make_unique<Engines>(EngineOptions());
   engines_->Adopt();
-  DETSHARE_RETURN_IF_ERROR(CopyConfiguration());
+  DETSHARE_RETURN_IF_ERROR(PrepareCopy(startup_.config_text));
+  UseCopy();
   engines_->Reload();
   arrivals_ = std::make_unique<Arrivals>(
       [this](int connection, Peer peer, const std::optional<std::string>& wish) {
@@ -244,12 +252,22 @@ absl::Status Supervisor::Start() {
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::CopyConfiguration() const {
+absl::Status Supervisor::PrepareCopy(const std::string& text) const {
   if (!CopiesConfiguration()) return absl::OkStatus();
-  DETSHARE_ASSIGN_OR_RETURN(const std::string text,
-                            ReadKeptFile(startup_.flags.config_file, kMaxConfiguration));
-  return WriteKeptFile(ConfigurationOfEngines(runtime_directory_), text,
-                       EngineUsers(*users_).group());
+  const absl::Status written = WriteKeptFile(NextConfigurationOfEngines(runtime_directory_), text,
+                                             users_.has_value() ? EngineUsers(*users_).group() : 0);
+  if (written.ok()) return written;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("engines would not get the configuration: ", std::string(written.message()),
+                   "; free space there and try again"));
+}
+
+void Supervisor::UseCopy() const {
+  if (!CopiesConfiguration()) return;
+  const std::string copy = ConfigurationOfEngines(runtime_directory_);
+  if (rename(NextConfigurationOfEngines(runtime_directory_).c_str(), copy.c_str()) != 0)
+    LogError("engines go on with the configuration before: cannot write ", copy, ": ",
+             ErrnoText(errno));
 }
 
 absl::Status Supervisor::StartServices() {
@@ -345,7 +363,7 @@ Engines::Options Supervisor::EngineOptions() {
     const bool idle = ended.how == EngineEnd::kAsked;
     Note(DaemonEvent::Kind::kEngineEnded, engine, idle ? "was idle" : ended.text);
     if (observer_ != nullptr) observer_->Ended(engine, ended.how);
-    if (!idle) devices_->AskAgain();
+    if (!idle) devices_->Refresh();
     RemoveSessions(ended.sessions);
   };
   options.noted = [this](DaemonEvent event) { events_.Add(std::move(event)); };
@@ -472,8 +490,9 @@ void Supervisor::Refuse(int connection, Peer peer) {
 }
 
 absl::StatusOr<ReloadReport> Supervisor::Apply() {
-  DETSHARE_ASSIGN_OR_RETURN(const Config wanted, ReadConfiguration(startup_.flags));
-  DETSHARE_RETURN_IF_ERROR(CopyConfiguration());
+  std::string text;
+  DETSHARE_ASSIGN_OR_RETURN(const Config wanted, ReadConfiguration(startup_.flags, &text));
+  DETSHARE_RETURN_IF_ERROR(PrepareCopy(text));
   Daemon::Options options = daemon_;
   BackendOptions unused;
   ApplyConfig(wanted, &options, &unused);
@@ -486,6 +505,7 @@ absl::StatusOr<ReloadReport> Supervisor::Apply() {
   groups_.named = GroupsOf(wanted).named;
   if (observer_ != nullptr) observer_->SetMaxSessions(static_cast<size_t>(wanted.max_sessions));
   engines_->SetLimits(LimitsOfSessions(wanted));
+  UseCopy();
   engines_->Reload();
   applied_ = wanted;
   return report;

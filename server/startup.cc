@@ -60,7 +60,7 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   Startup startup;
   startup.command = std::move(command);
   startup.flags = flags;
-  DETSHARE_ASSIGN_OR_RETURN(startup.config, ReadConfiguration(flags));
+  DETSHARE_ASSIGN_OR_RETURN(startup.config, ReadConfiguration(flags, &startup.config_text));
   ApplyLogLevel(startup.config);
   // The supervisor says it for its engines.
   if (flags.engine_fd < 0) {

@@ -17,7 +17,8 @@ namespace detshare {
 struct Startup {
   std::vector<std::string> command;  // the command line of this process, with the program's name
   Flags flags;
-  Config config;  // the configuration with which this process has started
+  Config config;            // the configuration with which this process has started
+  std::string config_text;  // of the file, from which `config` was made; "": there is none
   // Made from `flags` and `config`, as far as they do not depend on the backend. The socket and the
   // runtime directory are set.
   Daemon::Options daemon;

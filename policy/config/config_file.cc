@@ -427,14 +427,15 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   return text;
 }
 
-absl::StatusOr<Config> LoadConfig(const std::string& path) {
-  DETSHARE_ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(path));
-  ParsedConfig parsed = ParseConfig(text);
+absl::StatusOr<Config> LoadConfig(const std::string& path, std::string* text) {
+  DETSHARE_ASSIGN_OR_RETURN(std::string read, ReadConfigFile(path));
+  ParsedConfig parsed = ParseConfig(read);
   if (!parsed.problems.empty()) {
     std::string problems = ProblemText(path, parsed.problems);
     problems.pop_back();
     return absl::InvalidArgumentError(problems);
   }
+  if (text != nullptr) *text = std::move(read);
   return std::move(parsed.config);
 }
 

@@ -38,7 +38,7 @@ std::string ProblemText(absl::string_view file, const std::vector<ConfigProblem>
 // InvalidArgument, with the reason.
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path);
 // Reads and parses a file. InvalidArgument with all problems as ProblemText(), without the last end
-// of line; errors of ReadConfigFile().
-absl::StatusOr<Config> LoadConfig(const std::string& path);
+// of line; errors of ReadConfigFile(). `text`: what was parsed; may be null.
+absl::StatusOr<Config> LoadConfig(const std::string& path, std::string* text = nullptr);
 
 }  // namespace detshare

@@ -34,7 +34,7 @@ void KnownDevices::Note(const proto::Status& status) {
   }
 }
 
-void KnownDevices::AskAgain() {
+void KnownDevices::Refresh() {
   {
     const MutexLock lock(&mutex_);
     wanted_ = true;

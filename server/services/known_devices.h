@@ -1,8 +1,8 @@
 // What the supervisor, which opens no device, knows of the host's devices. Orchestrators ask for them
 // before the first program, when no engine runs.
 //
-// A thread asks when the object begins, and again when an engine has failed, until there is a reply.
-// Engines know more: what they say replaces the reply.
+// A thread asks when it is told to, until there is a reply. Engines know more: what they say replaces
+// the reply.
 #pragma once
 
 #include <atomic>
@@ -36,8 +36,8 @@ class KnownDevices {
 
   // An engine's status, or the sum of several.
   void Note(const proto::Status& status);
-  // The devices may have changed.
-  void AskAgain();
+  // Lets the thread ask: at first, and when the devices may have changed.
+  void Refresh();
   // Adds backend and devices to a status without devices. Nobody uses them, as far as the supervisor
   // knows. Without a reply to the last question, their state says so.
   void AddTo(proto::Status* status) const;
@@ -51,7 +51,7 @@ class KnownDevices {
   std::atomic<bool> stop_{false};  // tells the thread, in `ask_` too, to end
   mutable Mutex mutex_;
   CondVar changed_;
-  bool wanted_ ABSL_GUARDED_BY(mutex_) = true;
+  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;
   Clock::time_point not_before_ ABSL_GUARDED_BY(mutex_);
   proto::Status known_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -26,9 +26,11 @@ TEST_CASE("Flags override the configuration file, and add tenants to it") {
                       &flags)
                     .has_value());
   CHECK(flags.server.migrate_every == 7);
-  const absl::StatusOr<Config> config = ReadConfiguration(flags);
+  std::string text;
+  const absl::StatusOr<Config> config = ReadConfiguration(flags, &text);
   INFO(config.status());
   REQUIRE(config.ok());
+  CHECK_THAT(text, Catch::StartsWith("[daemon]\nlog_level = \"error\"\n"));
   CHECK(config->log_level == "debug");
   CHECK(config->session_slots == 3);
   REQUIRE(config->tenants.size() == 2);

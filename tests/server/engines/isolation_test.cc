@@ -264,6 +264,46 @@ TEST_CASE("Settings that an engine refuses are in force in no engine") {
   CHECK(later->Allocate(2 << 20) != 0);
 }
 
+TEST_CASE("Engines have the configuration in force, whatever the file says by then") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[policy]\nname = \"fair\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  TestClient admin(daemon.socket());
+  const auto reload = [&] {
+    grpc::ClientContext context;
+    proto::Reloaded reloaded;
+    return AdminOf(admin)->Reload(&context, {}, &reloaded);
+  };
+  const auto allocates = [&](const std::string& tenant) {
+    const auto program = Program(daemon, tenant);
+    REQUIRE(program->Open());
+    return program->Allocate(2 << 20) != 0;
+  };
+  const std::string limit = "[tenant_defaults]\nmemory = \"1MiB\"\n";
+  // A mistake, and an edit that was not reloaded.
+  std::ofstream(file) << limit << "[daemon";
+  CHECK(allocates("a"));
+  CHECK_FALSE(reload().ok());
+  CHECK(allocates("b"));
+  std::ofstream(file) << limit;
+  CHECK(allocates("c"));
+  // A reload that fails late: engines would not get the settings.
+  const std::string in_the_way = daemon.directory.path + "/settings.new";
+  REQUIRE(std::filesystem::create_directory(in_the_way));
+  CHECK(reload().error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK(allocates("d"));
+  std::filesystem::remove(in_the_way);
+  REQUIRE(reload().ok());
+  CHECK_FALSE(allocates("e"));
+  // The next supervisor begins with the file as it is.
+  std::ofstream(file) << "";
+  daemon.Kill();
+  daemon.Start();
+  CHECK(allocates("f"));
+}
+
 TEST_CASE("An engine that cannot be asked takes over settings as soon as it can") {
   SupervisedDaemon daemon({}, "tenant");
   const auto program = Program(daemon, "chat");

@@ -79,7 +79,7 @@ TEST_CASE("Without a reply, devices are asked for again, and known ones are not 
   works = true;
   REQUIRE(Comes([&] { return Known(devices).devices_size() == 1; }));
   works = false;
-  devices.AskAgain();
+  devices.Refresh();
   REQUIRE(Comes([&] { return Known(devices).devices(0).state() == "not known: no driver"; }));
   works = true;
   CHECK(Comes([&] { return Known(devices).devices(0).state() == "ok"; }));
