@@ -271,12 +271,11 @@ void Daemon::Take(const ClientConnection& connection) {
   const bool through_endpoint = connection.endpoint != nullptr;
   if (through_endpoint) {
     absl::StatusOr<std::shared_ptr<TenantEndpoint>> endpoint = Know(connection.endpoint);
-    if (endpoint.ok()) {
-      peer->endpoint = *std::move(endpoint);
-    } else {
-      peer->tenant = endpoint.status();
-    }
+    if (!endpoint.ok()) peer->tenant = endpoint.status();
+    // The connection counts for the endpoint also if its program is refused.
+    peer->endpoint = endpoint.ok() ? *std::move(endpoint) : connection.endpoint;
   }
+  peer->refused = !peer->tenant.ok();
   peers_.Add(connection.fd, *std::move(peer));
   if (through_endpoint) return clients_->Serve(connection.fd);
   grpc::AddInsecureChannelFromFd(grpc_.get(), connection.fd);

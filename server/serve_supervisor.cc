@@ -345,14 +345,15 @@ Engines::Options Supervisor::EngineOptions() {
   options.limits = LimitsOfSessions(startup_.config);
   options.users = users_;
   options.running = &running_;
-  options.refuse = [this](int connection, absl::Status why) {
-    std::optional<Peer> peer = ReadPeer(connection);
+  options.refuse = [this](const ClientConnection& connection, absl::Status why) {
+    std::optional<Peer> peer = ReadPeer(connection.fd);
     if (!peer.has_value()) {
-      close(connection);
+      close(connection.fd);
       return;
     }
+    peer->endpoint = connection.endpoint;
     peer->tenant = std::move(why);
-    Refuse(connection, *std::move(peer));
+    Refuse(connection.fd, *std::move(peer));
   };
   options.begun = [this](const EngineInfo& engine, bool adopted) {
     Note(adopted ? DaemonEvent::Kind::kEngineAdopted : DaemonEvent::Kind::kEngineStarted, engine,
@@ -485,6 +486,7 @@ void Supervisor::Refuse(int connection, Peer peer) {
   event.text = std::string(peer.tenant.status().message());
   LogWarning("a session of pid ", peer.pid, " is refused: ", event.text);
   events_.Add(std::move(event));
+  peer.refused = true;
   peers_.Add(connection, std::move(peer));
   grpc::AddInsecureChannelFromFd(refused_.get(), connection);
 }

@@ -84,6 +84,8 @@ Acceptor::~Acceptor() {
 void Acceptor::Run(int listen_fd, std::shared_ptr<const TenantEndpoint> endpoint) {
   Arrivals arrivals([this](int fd, Peer peer, const std::optional<std::string>& wish) {
     if (wish.has_value()) peer.tenant = identity_.TenantName(*wish, peer);
+    // Behind an endpoint there are no services for operators.
+    peer.refused = !peer.tenant.ok() && (wish.has_value() || peer.endpoint != nullptr);
     peers_.Add(fd, std::move(peer));
     accepted_(fd);
   });

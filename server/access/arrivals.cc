@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
+#include <iterator>
 
 #include "proto/preamble.h"
 #include "server/base/errno_text.h"
@@ -20,6 +20,10 @@ namespace {
 
 // The upper bits of an epoll event's data name its kind. The lower bits are a number.
 constexpr uint64_t kSocket = uint64_t{1} << 62, kTimer = uint64_t{2} << 62;
+
+// How long nothing is accepted once the process has no descriptor for a connection. Its thread may
+// have other work, and does not wait meanwhile.
+constexpr std::chrono::milliseconds kPause(100);
 
 enum class Opening { kNothingYet, kClient, kOperator, kWrong };
 
@@ -61,10 +65,26 @@ void Arrivals::Listen(int listen_fd, std::shared_ptr<const TenantEndpoint> endpo
   sockets_[listen_fd] = std::move(endpoint);
   // Another process that has the socket, too, may take a connection first.
   fcntl(listen_fd, F_SETFL, fcntl(listen_fd, F_GETFL) | O_NONBLOCK);
+  Watch(listen_fd, EPOLL_CTL_ADD, resume_at_.has_value() ? 0 : uint32_t{EPOLLIN});
+}
+
+void Arrivals::Watch(int listen_fd, int operation, uint32_t events) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.u64 = kSocket | static_cast<uint64_t>(listen_fd);
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, listen_fd, &event);
+  epoll_ctl(epoll_, operation, listen_fd, &event);
+}
+
+void Arrivals::Pause() {
+  resume_at_ = Clock::now() + kPause;
+  for (const auto& [listen_fd, endpoint] : sockets_) Watch(listen_fd, EPOLL_CTL_MOD, 0);
+  SetTimer();
+}
+
+void Arrivals::Resume(Clock::time_point now) {
+  if (!resume_at_.has_value() || now < *resume_at_) return;
+  resume_at_.reset();
+  for (const auto& [listen_fd, endpoint] : sockets_) Watch(listen_fd, EPOLL_CTL_MOD, EPOLLIN);
 }
 
 void Arrivals::Leave(int listen_fd) {
@@ -84,7 +104,7 @@ void Arrivals::Proceed() {
   for (int i = 0; i < count; ++i) {
     const uint64_t about = events[i].data.u64;
     if (about == kTimer) {
-      CloseLate();
+      HandleTimer();
     } else if ((about & kSocket) != 0) {
       Accept(static_cast<int>(about & ~kSocket));
     } else {
@@ -95,14 +115,14 @@ void Arrivals::Proceed() {
 
 void Arrivals::Accept(int listen_fd) {
   const auto socket = sockets_.find(listen_fd);
-  if (socket == sockets_.end()) return;
+  if (socket == sockets_.end() || resume_at_.has_value()) return;
   const int fd = accept4(listen_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     // If the process is out of descriptors, the connection waits in the queue until some are free.
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       LogWarning("cannot accept a connection: ", ErrnoText(errno));
       if (!silent_.empty()) Close(silent_.begin());
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      Pause();
     }
     return;
   }
@@ -112,13 +132,15 @@ void Arrivals::Accept(int listen_fd) {
     return;
   }
   peer->endpoint = socket->second;
-  const Owner owner(listen_fd, peer->uid);
-  if (counts_[owner] >= limits_.silent) {
-    Close(std::find_if(silent_.begin(), silent_.end(), [&](const auto& one) {
-      return Owner(one.second.listen_fd, one.second.peer.uid) == owner;
-    }));
+  const ConnectionHolder holder = HolderOf(*peer);
+  if (const auto count = counts_.find(holder);
+      count != counts_.end() && count->second >= limits_.silent) {
+    Close(std::find_if(silent_.begin(), silent_.end(),
+                       [&](const auto& one) { return HolderOf(one.second.peer) == holder; }));
+  } else if (silent_.size() >= limits_.all_silent) {
+    Close(silent_.begin());
   }
-  ++counts_[owner];
+  ++counts_[holder];
   const uint64_t number = next_++;
   silent_[number] = {fd, listen_fd, *std::move(peer), Clock::now() + limits_.timeout};
   // Edge-triggered, because bytes of which there are too few stay in the socket.
@@ -155,7 +177,7 @@ int Arrivals::Release(std::map<uint64_t, Silent>::iterator silent) {
   const int fd = silent->second.fd;
   // The descriptor may live on in another process. It must not be in the epoll then.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-  const auto count = counts_.find(Owner(silent->second.listen_fd, silent->second.peer.uid));
+  const auto count = counts_.find(HolderOf(silent->second.peer));
   if (--count->second == 0) counts_.erase(count);
   silent_.erase(silent);
   return fd;
@@ -163,22 +185,31 @@ int Arrivals::Release(std::map<uint64_t, Silent>::iterator silent) {
 
 void Arrivals::Close(std::map<uint64_t, Silent>::iterator silent) { close(Release(silent)); }
 
-void Arrivals::CloseLate() {
+void Arrivals::HandleTimer() {
   uint64_t times = 0;
   [[maybe_unused]] const ssize_t got = read(timer_, &times, sizeof(times));
   const Clock::time_point now = Clock::now();
-  while (!silent_.empty() && silent_.begin()->second.until <= now) Close(silent_.begin());
+  Resume(now);
+  CloseLate(now);
   SetTimer();
 }
 
-// The timer may be early, when the connection that it was set for has gone. CloseLate() sets it
+void Arrivals::CloseLate(Clock::time_point now) {
+  while (!silent_.empty() && silent_.begin()->second.until <= now) Close(silent_.begin());
+}
+
+// The timer may be early, when the connection that it was set for has gone. HandleTimer() sets it
 // again then.
 void Arrivals::SetTimer() {
-  itimerspec timer{};  // off
+  std::optional<Clock::time_point> next = resume_at_;
   if (!silent_.empty()) {
-    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                          silent_.begin()->second.until - Clock::now())
-                          .count();
+    const Clock::time_point until = silent_.begin()->second.until;
+    next = std::min(next.value_or(until), until);
+  }
+  itimerspec timer{};  // off
+  if (next.has_value()) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(*next - Clock::now()).count();
     const int64_t wait = std::max<int64_t>(left, 1);
     timer.it_value = {wait / 1'000'000'000, wait % 1'000'000'000};
   }

@@ -2,7 +2,8 @@
 // (proto/preamble.h), an operator's with HTTP/2's preface. Anything else is closed.
 //
 // A connection that has not said yet what it is for waits here. Nothing blocks on it. It is closed
-// when it stays silent for too long, or when its user has too many such connections.
+// when it stays silent for too long, or when its holder, or all holders together, have too many such
+// connections.
 //
 // One thread at a time uses this object.
 #pragma once
@@ -16,8 +17,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
+#include "server/access/descriptor_share.h"
 #include "server/access/peer_table.h"
 #include "server/access/tenant_endpoint.h"
 
@@ -29,8 +30,10 @@ class Arrivals {
   // whatever bytes; nothing: an operator's connection.
   using Take = std::function<void(int connection, Peer peer, std::optional<std::string> wish)>;
   struct Limits {
-    // Silent connections of one user at one socket. One more closes the oldest of them.
+    // Silent connections of one holder (ConnectionHolder). One more closes the oldest of them.
     size_t silent = 256;
+    // Silent connections of all holders together. One more closes the oldest of them.
+    size_t all_silent = ShareOfDescriptors(8, 1024);
     std::chrono::milliseconds timeout{10'000};
   };
 
@@ -59,15 +62,20 @@ class Arrivals {
     Peer peer;
     Clock::time_point until;
   };
-  using Owner = std::pair<int, uid_t>;  // the listening socket and the user
 
   void Accept(int listen_fd);
+  // Accepts nothing for a while: connections wait in the queues of their sockets.
+  void Pause();
+  // Accepts again, if the time has come.
+  void Resume(Clock::time_point now);
+  void Watch(int listen_fd, int operation, uint32_t events);
   // Looks at what a connection has sent. `over`: nothing more will come.
   void Look(uint64_t number, bool over);
   // Forgets the connection and returns its descriptor.
   int Release(std::map<uint64_t, Silent>::iterator silent);
   void Close(std::map<uint64_t, Silent>::iterator silent);
-  void CloseLate();
+  void CloseLate(Clock::time_point now);
+  void HandleTimer();
   void SetTimer();
 
   const Take take_;
@@ -77,7 +85,8 @@ class Arrivals {
   std::map<int, std::shared_ptr<const TenantEndpoint>> sockets_;
   // By the order of their arrival, which is also that of `until`.
   std::map<uint64_t, Silent> silent_;
-  std::map<Owner, size_t> counts_;
+  std::map<ConnectionHolder, size_t> counts_;
+  std::optional<Clock::time_point> resume_at_;  // has a value while it accepts nothing
   uint64_t next_ = 1;
 };
 

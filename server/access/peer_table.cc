@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -102,6 +103,11 @@ std::optional<Peer> ReadPeer(int fd) {
   return peer;
 }
 
+ConnectionHolder HolderOf(const Peer& peer) {
+  if (peer.endpoint != nullptr) return {true, peer.endpoint->number};
+  return {false, peer.uid};
+}
+
 PeerTable::PeerTable(const Limits& limits)
     : limits_(limits), epoll_fd_(epoll_create1(EPOLL_CLOEXEC)), wake_fd_(eventfd(0, EFD_CLOEXEC)) {
   epoll_event event{};
@@ -126,7 +132,7 @@ void PeerTable::Add(int fd, Peer peer) {
   const uint64_t cookie = CookieOf(fd);
   {
     const MutexLock lock(&mutex_);
-    MakeRoom(peer.uid);
+    MakeRoom(peer);
     peer.connection = next_connection_++;
     peers_[fd] = {std::move(peer), cookie, 0, Clock::now(), false};
   }
@@ -138,21 +144,34 @@ void PeerTable::Add(int fd, Peer peer) {
   Wake();
 }
 
-void PeerTable::MakeRoom(uid_t uid) {
-  size_t count = 0;
-  std::pair<const int, Entry>* oldest = nullptr;
+void PeerTable::MakeRoom(const Peer& peer) {
+  struct Counted {
+    size_t count = 0;
+    std::pair<const int, Entry>* oldest = nullptr;
+  };
+  const ConnectionHolder holder = HolderOf(peer);
+  Counted own, all;
   for (auto& entry : peers_) {
     const Entry& one = entry.second;
-    if (one.peer.uid != uid || one.sessions != 0 || one.ending) continue;
-    ++count;
-    if (oldest == nullptr || one.used < oldest->second.used) oldest = &entry;
+    if (one.sessions != 0 || one.ending) continue;
+    for (Counted* const counted : {&own, &all}) {
+      if (counted == &own && HolderOf(one.peer) != holder) continue;
+      ++counted->count;
+      if (counted->oldest == nullptr || one.used < counted->oldest->second.used)
+        counted->oldest = &entry;
+    }
   }
-  if (count < limits_.without_session) return;
-  oldest->second.ending = true;
-  Disconnect(oldest->first, oldest->second.cookie);
+  const bool full = own.count >= limits_.without_session;
+  if (!full && all.count < limits_.all_without_session) return;
+  auto& [fd, oldest] = full ? *own.oldest : *all.oldest;
+  oldest.ending = true;
+  Disconnect(fd, oldest.cookie);
   if (Clock::now() < say_again_) return;
   say_again_ = Clock::now() + kSilence;
-  LogWarning("uid ", uid, " has ", limits_.without_session,
+  std::string who = "the daemon";
+  if (full)
+    who = holder.endpoint ? "endpoint " + peer.endpoint->name : absl::StrCat("uid ", peer.uid);
+  LogWarning(who, " has ", full ? own.count : all.count,
              " connections without a session: for each further one, the daemon ends the one that "
              "was unused for the longest time");
 }
@@ -202,7 +221,8 @@ std::optional<PeerTable::Clock::time_point> PeerTable::EndUnused(Clock::time_poi
   std::optional<Clock::time_point> next;
   for (auto& [fd, entry] : peers_) {
     if (entry.sessions != 0 || entry.ending) continue;
-    const Clock::time_point end = entry.used + limits_.unused;
+    const Clock::time_point end =
+        entry.used + (entry.peer.refused ? limits_.refused : limits_.unused);
     if (end <= now) {
       Disconnect(fd, entry.cookie);
       entry.ending = true;

@@ -15,11 +15,13 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/mutex.h"
+#include "server/access/descriptor_share.h"
 #include "server/access/tenant_endpoint.h"
 
 namespace detshare {
@@ -41,22 +43,38 @@ struct Peer {
   // connection came.
   absl::StatusOr<std::string> tenant =
       absl::FailedPreconditionError("this connection is for operators: it opens no sessions");
+  bool refused = false;  // The daemon does nothing for the peer but tell it why.
 };
 
 // Returns what the kernel says about the process at the other end of a unix socket; nothing if it
 // says nothing. `endpoint`, `passed` and `tenant` are left as they are by default.
 std::optional<Peer> ReadPeer(int fd);
 
+// Whose connections count together: those behind a tenant endpoint, by its number, whatever users
+// they have, because root in a container can become thousands of users; at the daemon's own socket,
+// those of a user.
+struct ConnectionHolder {
+  bool endpoint = false;
+  uint64_t number = 0;  // the endpoint's, or the user's
+
+  auto operator<=>(const ConnectionHolder&) const = default;
+};
+ConnectionHolder HolderOf(const Peer& peer);
+
 // Any thread may call it. A thread of its own drops the peers of connections that end, and ends
 // connections that are not used.
 class PeerTable {
  public:
   struct Limits {
-    // Connections of one user that have no session. A program has one while it opens its session,
+    // Connections of one holder that have no session. A program has one while it opens its session,
     // and one for each question to NVML.
     size_t without_session = 128;
+    // Such connections of all holders together.
+    size_t all_without_session = ShareOfDescriptors(4, 2048);
     // How long a connection may have neither a session nor a call that begins.
     std::chrono::milliseconds unused{300'000};
+    // The same for a connection whose peer is refused. It asks for the reason at once.
+    std::chrono::milliseconds refused{10'000};
   };
 
   PeerTable() : PeerTable(Limits()) {}
@@ -65,8 +83,8 @@ class PeerTable {
   PeerTable(PeerTable&) = delete;
   PeerTable& operator=(PeerTable&) = delete;
 
-  // If the user has too many connections without a session, ends the one that was unused for the
-  // longest time.
+  // If the holder, or all holders together, have too many connections without a session, ends the
+  // one of them that was unused for the longest time.
   void Add(int fd, Peer peer);
   // For a call that begins. Takes its ServerContext::peer(). Returns PermissionDenied if that is not
   // a connection of this table.
@@ -88,7 +106,7 @@ class PeerTable {
   };
 
   void Run();
-  void MakeRoom(uid_t uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeRoom(const Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops the peers of connections that gRPC has closed. Returns whether there were any.
   bool DropClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the connections that are not used. Returns when to look again.

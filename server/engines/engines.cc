@@ -322,7 +322,7 @@ void Engines::Proceed() {
 
 void Engines::Pass(const std::string& group, const ClientConnection& connection) {
   absl::Status passed = TryToPass(group, connection);
-  if (!passed.ok()) options_.refuse(connection.fd, std::move(passed));
+  if (!passed.ok()) options_.refuse(connection, std::move(passed));
 }
 
 absl::Status Engines::TryToPass(const std::string& group, const ClientConnection& connection) {
@@ -352,6 +352,10 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
     return absl::UnavailableError(
         absl::StrCat("too many programs wait for the engine of isolation group ", group));
   }
+  size_t waiting = 0;
+  for (const auto& [number, one] : engines_) waiting += one.waiting.size();
+  if (waiting >= options_.max_waiting)
+    return absl::UnavailableError("too many programs wait for engines: try again in a moment");
   const uid_t user = engine->second.listed.user();
   // Only the engine makes files there.
   if (user != 0 && connection.endpoint != nullptr &&

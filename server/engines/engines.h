@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -33,6 +34,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/engine.pb.h"
+#include "server/access/descriptor_share.h"
 #include "server/base/event_log.h"
 #include "server/engines/client_ticket.h"
 #include "server/engines/engine_channel.h"
@@ -63,11 +65,13 @@ class Engines {
     std::string program;            // the executable; "": this process's own
     std::string runtime_directory;  // has the engines' directories; an ended engine's is removed
     SessionBook::Limits limits;     // over all engines
+    // Connections that wait for engines, of all groups together. They take descriptors.
+    size_t max_waiting = ShareOfDescriptors(4, 4096);
     // The users as which engines run; nothing: as this process's user. EngineUsers::Check() was ok.
     std::optional<UserRange> users;
     RunningEngines* running = nullptr;  // is told which engines run; outlives this object
-    // Owns the connection, which no engine will serve. `why` is for the client.
-    std::function<void(int connection, absl::Status why)> refuse;
+    // Owns the descriptor of the connection, which no engine will serve. `why` is for the client.
+    std::function<void(const ClientConnection& connection, absl::Status why)> refuse;
     // Called when an engine has begun or was adopted, and when it has ended; may be empty.
     std::function<void(const EngineInfo& engine, bool adopted)> begun;
     std::function<void(const EngineInfo& engine, const EndedEngine& ended)> ended;

@@ -2,10 +2,12 @@
 #include "server/access/arrivals.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -13,6 +15,8 @@
 
 #include "proto/preamble.h"
 #include "server/access/acceptor.h"
+#include "server/access/descriptor_share.h"
+#include "server/base/logging.h"
 #include "tests/server/test_windows.h"
 #include "tests/server/unix_sockets.h"
 
@@ -169,6 +173,70 @@ TEST_CASE("A user's silent connections are few, and the oldest makes room") {
   REQUIRE(f.taken.size() == 1);
   f.Send(silent[4], Bytes(MakePreamble("late")));
   CHECK(f.taken.size() == 2);
+}
+
+TEST_CASE("Silent connections behind an endpoint count together, and those of all have a bound") {
+  TestDirectory other;
+  auto endpoint = std::make_shared<TenantEndpoint>();
+  endpoint->number = 7;
+  Arrivals::Limits limits;
+  SECTION("an endpoint has its own") { limits.silent = 2; }
+  SECTION("all together make room by the oldest") { limits.all_silent = 2; }
+  Fixture f(limits);
+  const int listen_fd = *ListenOn(other.path + "/s", 0600);
+  f.arrivals.Listen(listen_fd, endpoint);
+  const int host = f.Connect("det");
+  std::vector<int> inside;
+  for (int i = 0; i < 3; ++i) {
+    inside.push_back(ConnectTo(other.path + "/s"));
+    f.clients.push_back(inside.back());
+    f.Proceed();
+  }
+  CHECK(Fixture::Closed(host) == (limits.all_silent == 2));
+  CHECK(Fixture::Closed(inside[0]));
+  CHECK_FALSE(Fixture::Closed(inside[1]));
+  f.Send(inside[2], Bytes(MakePreamble("chat")));
+  REQUIRE(f.taken.size() == 1);
+  CHECK(f.taken[0].peer.endpoint == endpoint);
+  f.arrivals.Leave(listen_fd);
+  close(listen_fd);
+}
+
+TEST_CASE("Without free descriptors the thread goes on, and the connection comes later") {
+  SetLogLevel(LogLevel::kError);
+  Fixture f;
+  const int fd = ConnectTo(f.path);
+  f.clients.push_back(fd);
+  REQUIRE(write(fd, "P", 1) == 1);
+  const int free = dup(0);
+  close(free);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{static_cast<rlim_t>(free), before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  f.Proceed();
+  // The connection still waits in the socket, and does not keep the thread busy.
+  pollfd waiting{f.arrivals.fd(), POLLIN, 0};
+  const int busy = poll(&waiting, 1, 0);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(busy == 0);
+  CHECK(f.taken.empty());
+  while (f.taken.empty()) {
+    REQUIRE(poll(&waiting, 1, 60'000) == 1);
+    f.arrivals.Proceed();
+  }
+  CHECK_FALSE(Fixture::Closed(fd));
+}
+
+TEST_CASE("A share of the descriptors is a part of the process's limit, up to the most") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit few{200, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const size_t part = ShareOfDescriptors(4, 1000), most = ShareOfDescriptors(4, 10);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(part == 50);
+  CHECK(most == 10);
 }
 
 TEST_CASE("A connection that stays silent is closed") {

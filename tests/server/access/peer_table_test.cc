@@ -111,6 +111,49 @@ TEST_CASE("A user's longest unused connection ends when there are too many witho
   }
 }
 
+std::shared_ptr<const TenantEndpoint> EndpointOf(uint64_t number) {
+  auto endpoint = std::make_shared<TenantEndpoint>();
+  endpoint->number = number;
+  endpoint->name = "box";
+  return endpoint;
+}
+
+TEST_CASE("Behind an endpoint connections count together, whatever users they have") {
+  SetLogLevel(LogLevel::kError);
+  PeerTable::Limits limits;
+  limits.without_session = 2;
+  PeerTable table(limits);
+  Connected a, b, c, d, host;
+  table.Add(host.fd(), PeerOf(1));
+  table.Add(a.fd(), PeerOf(1, EndpointOf(1)));
+  table.Add(b.fd(), PeerOf(2, EndpointOf(1)));
+  // Neither the user at the daemon's own socket nor another endpoint, whose number is the user's.
+  table.Add(c.fd(), PeerOf(3, EndpointOf(2)));
+  CHECK_FALSE(a.over());
+  table.Add(d.fd(), PeerOf(3, EndpointOf(1)));
+  CHECK(a.over());
+  for (const Connected* one : {&b, &c, &d, &host}) CHECK_FALSE(one->over());
+}
+
+TEST_CASE("Many users together have a bounded number of connections without a session") {
+  SetLogLevel(LogLevel::kError);
+  PeerTable::Limits limits;
+  limits.without_session = 2;
+  limits.all_without_session = 3;
+  PeerTable table(limits);
+  Connected served, a, b, c, d;
+  table.Add(served.fd(), PeerOf(1));
+  table.SessionBegins(table.Find(served.name())->connection);
+  table.Add(a.fd(), PeerOf(1));
+  table.Add(b.fd(), PeerOf(2));
+  table.Add(c.fd(), PeerOf(3, EndpointOf(1)));
+  CHECK_FALSE(a.over());
+  REQUIRE(table.Find(a.name()).ok());
+  table.Add(d.fd(), PeerOf(4));
+  CHECK(b.over());
+  for (const Connected* one : {&served, &a, &c, &d}) CHECK_FALSE(one->over());
+}
+
 TEST_CASE("A connection whose session has just ended was used until then") {
   SetLogLevel(LogLevel::kError);
   PeerTable::Limits limits;
@@ -148,6 +191,19 @@ TEST_CASE("A connection that nobody uses is ended") {
   Connected unused;
   table.Add(unused.fd(), PeerOf(1));
   CHECK(Eventually([&] { return unused.over(); }));
+}
+
+TEST_CASE("A connection whose peer is refused is ended sooner than others") {
+  PeerTable::Limits limits;
+  limits.refused = std::chrono::milliseconds(1);
+  PeerTable table(limits);
+  Connected refused, other;
+  table.Add(other.fd(), PeerOf(1));
+  Peer peer = PeerOf(1);
+  peer.refused = true;
+  table.Add(refused.fd(), std::move(peer));
+  CHECK(Eventually([&] { return refused.over(); }));
+  CHECK_FALSE(other.over());
 }
 
 }  // namespace

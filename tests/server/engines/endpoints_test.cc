@@ -1,9 +1,20 @@
 // Tenant endpoints of a supervisor: the endpoint's tenant decides the engine.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/owner.h"
+#include "server/access/peer_table.h"
 #include "tests/server/endpoint_operator.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/supervised_daemon.h"
@@ -227,6 +238,38 @@ TEST_CASE("Endpoints outlive the supervisor, and an engine that is killed ends n
   CHECK(OwnerText(me.List().endpoints(0).owner()) == "default/web-0/server");
   TestClient program(socket);
   CHECK(program.Open());
+}
+
+TEST_CASE("Many users of one container take few of the supervisor's connections") {
+  if (!IsRoot()) return;
+  SupervisedDaemon daemon({}, "tenant");
+  Operator me(daemon.socket());
+  REQUIRE(me.Open("box").ok());
+  REQUIRE(me.Open("other").ok());
+  // A container reaches its endpoint by a mount.
+  REQUIRE(chmod((daemon.directory.path + "/endpoints").c_str(), 0711) == 0);
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  std::vector<pollfd> inside;
+  for (uid_t user = kSomebody; user < kSomebody + 4; ++user) {
+    REQUIRE(syscall(SYS_setresuid, -1, user, -1) == 0);
+    for (int i = 0; i < 60; ++i) {
+      const int fd = ConnectTo(SocketOf(daemon, "box"));
+      if (fd < 0) continue;
+      send(fd, preface.data(), preface.size(), MSG_NOSIGNAL);
+      inside.push_back({fd, POLLRDHUP, 0});
+    }
+    REQUIRE(syscall(SYS_setresuid, -1, 0, -1) == 0);
+  }
+  CHECK(inside.size() == 240);
+  CHECK(Eventually([&] {
+    poll(inside.data(), inside.size(), 0);
+    return std::count_if(inside.begin(), inside.end(), [](const pollfd& one) {
+             return one.revents == 0;
+           }) <= static_cast<ptrdiff_t>(PeerTable::Limits().without_session);
+  }));
+  TestClient program(SocketOf(daemon, "other"));
+  CHECK(program.Open());
+  for (const pollfd& one : inside) close(one.fd);
 }
 
 TEST_CASE("The supervisor tells whose the sessions of its engines are") {

@@ -368,8 +368,8 @@ TEST_CASE("An engine that cannot start is not started again and again, and its c
   options.command = {"false"};
   options.program = "/bin/false";
   options.runtime_directory = directory.path;
-  options.refuse = [&](int connection, const absl::Status& why) {
-    refused.emplace_back(connection, why.message());
+  options.refuse = [&](const ClientConnection& connection, const absl::Status& why) {
+    refused.emplace_back(connection.fd, why.message());
   };
   Engines engines(options);
   engines.Pass("chat", {dup(0), "chat", nullptr});
@@ -387,6 +387,25 @@ TEST_CASE("An engine that cannot start is not started again and again, and its c
   engines.Pass("train", {dup(0), "train", nullptr});
   CHECK(engines.size() == 1);
   for (const auto& [connection, why] : refused) close(connection);
+}
+
+TEST_CASE("Connections that wait for engines have a bound over all groups") {
+  TestDirectory directory;
+  std::vector<std::string> refused;
+  Engines::Options options;
+  // These processes take no connections.
+  options.command = {"sh", "-c", "exec sleep 1000"};
+  options.program = "/bin/sh";
+  options.runtime_directory = directory.path;
+  options.max_waiting = 2;
+  options.refuse = [&](const ClientConnection& connection, const absl::Status& why) {
+    close(connection.fd);
+    refused.push_back(connection.tenant + ": " + std::string(why.message()));
+  };
+  Engines engines(options);
+  for (const std::string group : {"a", "b", "c"}) engines.Pass(group, {dup(0), group, nullptr});
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0] == "c: too many programs wait for engines: try again in a moment");
 }
 
 TEST_CASE("Connections wait until an adopted engine says whether work of ended sessions runs") {
@@ -414,7 +433,9 @@ TEST_CASE("Connections wait until an adopted engine says whether work of ended s
 
   Engines::Options options;
   options.runtime_directory = directory.path;
-  options.refuse = [](int connection, const absl::Status&) { close(connection); };
+  options.refuse = [](const ClientConnection& connection, const absl::Status&) {
+    close(connection.fd);
+  };
   Engines engines(options);
   engines.Adopt();
   int connections = 0;
