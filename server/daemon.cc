@@ -22,7 +22,6 @@
 #include "proto/quiet_grpc.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/logging.h"
-#include "server/directories.h"
 #include "server/services/admin_service.h"
 #include "server/services/client_server.h"
 #include "server/services/control_service.h"
@@ -138,6 +137,7 @@ absl::Status Daemon::TakeDirectories() {
   const std::string& runtime_directory = options_.server.runtime_directory;
   MakeDirectories(options_.socket, runtime_directory);
   DETSHARE_RETURN_IF_ERROR(LockSocket(options_.socket));
+  DETSHARE_RETURN_IF_ERROR(runtime_lock_.Take(runtime_directory));
   if (options_.backend == "cuda") WarnUnlessOnTmpfs(runtime_directory);
   return absl::OkStatus();
 }

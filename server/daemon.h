@@ -20,6 +20,7 @@
 #include "server/access/identity.h"
 #include "server/access/owners.h"
 #include "server/base/event_log.h"
+#include "server/directories.h"
 #include "server/engines/engine_channel.h"
 #include "server/session/server_options.h"
 #include "server/sessions/ended_work.h"
@@ -141,6 +142,7 @@ class Daemon {
   void SetServing(bool serving);
 
   Options options_;
+  RuntimeLock runtime_lock_;  // the last to go: the parts below remove their files
   std::vector<std::unique_ptr<Device>> devices_;
   PeerTable peers_;
   Identity identity_;

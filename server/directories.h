@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace detshare {
 
 // Returns the directory of the sessions' files: `configured`, or the socket's directory if
@@ -16,5 +18,21 @@ void MakeDirectories(const std::string& socket, const std::string& runtime_direc
 
 // Logs a warning if the directory is not on a tmpfs, where real GPUs reach files.
 void WarnUnlessOnTmpfs(const std::string& runtime_directory);
+
+// Keeps other daemons from having their files in the same directory, until it is destroyed or the
+// process ends or executes another program.
+class RuntimeLock {
+ public:
+  RuntimeLock() = default;
+  ~RuntimeLock();
+  RuntimeLock(const RuntimeLock&) = delete;
+  RuntimeLock& operator=(const RuntimeLock&) = delete;
+
+  // Called once. The directory exists. Returns FailedPrecondition if another daemon has the lock.
+  absl::Status Take(const std::string& runtime_directory);
+
+ private:
+  int fd_ = -1;
+};
 
 }  // namespace detshare

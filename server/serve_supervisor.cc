@@ -191,6 +191,7 @@ class Supervisor final : public EndpointHost {
   const Startup& startup_;
   const Daemon::Options& daemon_;
   const std::string runtime_directory_;
+  RuntimeLock runtime_lock_;
   Config applied_;  // the configuration in force
   IsolationGroups groups_;
   const std::optional<UserRange> users_;  // of engines; nothing: engines run as this process's user
@@ -225,6 +226,7 @@ absl::Status Supervisor::Start() {
   if (startup_.backend.backend != "soft") WarnUnlessOnTmpfs(runtime_directory_);
   if (users_.has_value()) DETSHARE_RETURN_IF_ERROR(EngineUsers::Check(runtime_directory_));
   DETSHARE_RETURN_IF_ERROR(LockSocket(daemon_.socket));
+  DETSHARE_RETURN_IF_ERROR(runtime_lock_.Take(runtime_directory_));
   DETSHARE_RETURN_IF_ERROR(TakeEnginesDirectory(EnginesDirectory(runtime_directory_)));
   DETSHARE_RETURN_IF_ERROR(settings_.Keep());
   identity_.SetRules(daemon_.tenant_rules);

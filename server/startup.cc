@@ -79,6 +79,10 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   if (daemon.socket.empty()) daemon.socket = std::string(kDefaultSocket);
   daemon.server.runtime_directory =
       RuntimeDirectory(daemon.server.runtime_directory, daemon.socket);
+  // An engine gets the supervisor's directory, and may read another path of the socket.
+  if (flags.engine_fd < 0) {
+    DETSHARE_RETURN_IF_ERROR(CheckRuntimeDirectory(daemon.server.runtime_directory, daemon.socket));
+  }
   if (daemon.listen_fd >= 0) fcntl(daemon.listen_fd, F_SETFD, FD_CLOEXEC);
   startup.signal_fd = BlockSignals();
   return startup;

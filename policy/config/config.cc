@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <iterator>
 #include <limits>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -40,7 +42,8 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::runtime_dir,
      .type = "DIR",
      .computed = "the socket's directory",
-     .help = "The directory for the shared files of sessions, on a tmpfs"},
+     .help = "The directory for the shared files of sessions, on a tmpfs. The daemon accepts the "
+             "socket's directory only: to have the files elsewhere, move the socket"},
     {.section = "daemon",
      .key = "backend",
      .flag = "backend",
@@ -480,6 +483,15 @@ bool SameAccess(const Config& a, const Config& b) {
          a.unlisted_tenants == b.unlisted_tenants;
 }
 
+// Returns the one way to write the path, also if its last parts do not exist yet.
+std::filesystem::path Resolved(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  std::filesystem::path resolved = std::filesystem::weakly_canonical(whole, error);
+  if (error) resolved = whole.lexically_normal();
+  return resolved.has_filename() ? resolved : resolved.parent_path();
+}
+
 }  // namespace
 
 absl::Span<const ConfigSetting> AllConfigSettings() { return kSettings; }
@@ -627,6 +639,18 @@ absl::Status CheckMetrics(const Config& config) {
                    ": name a token_file, too, or use a loopback address or a unix socket"));
 }
 
+absl::Status CheckRuntimeDirectory(const std::string& runtime_directory,
+                                   const std::string& socket) {
+  const std::string beside = std::filesystem::path(socket).parent_path();
+  if (Resolved(runtime_directory) == Resolved(beside.empty() ? "." : beside))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "runtime_dir is ", runtime_directory, ", and the socket is in ", beside,
+      ": programs look for the files of their sessions beside the socket. Leave runtime_dir out, "
+      "and put the socket there: --socket ",
+      runtime_directory, "/detshared.sock"));
+}
+
 std::vector<std::string> Cautions(const Config& config) {
   const bool defaults = config.default_memory != 0 || config.default_pinned_memory != 0 ||
                         config.default_sessions != 0;
@@ -634,6 +658,10 @@ std::vector<std::string> Cautions(const Config& config) {
   // A flag may name the file.
   if (const absl::Status metrics = CheckMetrics(config); !metrics.ok())
     lines.emplace_back(metrics.message());
+  if (!config.socket.empty() && !config.runtime_dir.empty()) {
+    const absl::Status runtime = CheckRuntimeDirectory(config.runtime_dir, config.socket);
+    if (!runtime.ok()) lines.emplace_back(runtime.message());
+  }
   for (const TenantConfig& tenant : config.tenants) {
     const TenantQuota& quota = tenant.quota;
     const bool limited = quota.memory != 0 || quota.pinned_memory != 0 || quota.sessions != 0;

@@ -154,6 +154,10 @@ bool IsTenantName(absl::string_view name);
 // InvalidArgument if other machines reach the address of the metrics and need no token.
 absl::Status CheckMetrics(const Config& config);
 
+// InvalidArgument unless the runtime directory is that of the socket, where clients look for the
+// files of their sessions. The two may be written differently.
+absl::Status CheckRuntimeDirectory(const std::string& runtime_directory, const std::string& socket);
+
 // Returns a line for each part of a valid configuration that probably does less than its author
 // wants.
 std::vector<std::string> Cautions(const Config& config);

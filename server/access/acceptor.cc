@@ -1,9 +1,7 @@
 #include "server/access/acceptor.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,19 +15,15 @@
 #include "absl/strings/str_cat.h"
 #include "server/access/arrivals.h"
 #include "server/base/errno_text.h"
+#include "server/base/lock_file.h"
 
 namespace detshare {
 
 absl::Status LockSocket(const std::string& path) {
-  const std::string lock_path = path + ".lock";
-  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock < 0)
-    return absl::InternalError(absl::StrCat("cannot open ", lock_path, ": ", ErrnoText(errno)));
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    close(lock);
+  const absl::StatusOr<int> lock = LockFile(path + ".lock");
+  if (absl::IsFailedPrecondition(lock.status()))
     return absl::FailedPreconditionError(absl::StrCat("another detshared serves at ", path));
-  }
-  return absl::OkStatus();
+  return lock.status();
 }
 
 absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {

@@ -34,7 +34,9 @@ inline constexpr char kFaultPtx[] = R"(
 
 class DaemonProcess {
  public:
-  explicit DaemonProcess(std::vector<std::string> more) {
+  // The socket lies in the directory `in`, which the daemon makes; "": in `directory`.
+  explicit DaemonProcess(std::vector<std::string> more, const std::string& in = "")
+      : runtime(!in.empty() ? in : directory.path) {
     const AddressWindows windows = TestWindows();
     command = {getenv("DETSHARED"),
                "--socket",
@@ -95,7 +97,7 @@ class DaemonProcess {
     }
     pid = -1;
   }
-  std::string socket() const { return directory.path + "/d.sock"; }
+  std::string socket() const { return runtime + "/d.sock"; }
   std::string Log() const {
     std::ifstream file(directory.path + "/log");
     std::stringstream text;
@@ -110,6 +112,7 @@ class DaemonProcess {
   }
 
   TestDirectory directory;
+  const std::string runtime;  // the directory of the socket and of the sessions' files
   std::vector<std::string> command;
   pid_t pid = -1;
 };

@@ -311,6 +311,24 @@ TEST_CASE("Two daemons do not share a socket") {
   CHECK(client.Open());
 }
 
+TEST_CASE("Two daemons do not keep their files in one directory") {
+  TestDirectory directory;
+  const auto start = [&](const std::string& name) {
+    Daemon::Options options;
+    options.socket = directory.path + "/" + name;
+    options.server.windows = TestWindows();
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(std::make_unique<InstantDevice>());
+    return Daemon::Start(std::move(devices), options);
+  };
+  auto first = start("a.sock");
+  REQUIRE(first.ok());
+  CHECK(absl::IsFailedPrecondition(start("b.sock").status()));
+  CHECK(std::filesystem::exists(directory.path + "/sessions"));
+  first->reset();
+  CHECK(start("c.sock").ok());
+}
+
 TEST_CASE("Status shows devices and sessions") {
   TestDaemon daemon;
   TestClient client(daemon.socket());

@@ -5,8 +5,10 @@
 set -u
 detshared=$(realpath "$1")
 folder=$(mktemp -d /dev/shm/detshare-startup.XXXXXX)
+disk=$(mktemp -d /tmp/detshare-startup.XXXXXX)
+socket=$folder/d.sock
 daemon=
-trap 'kill $daemon 2>/dev/null; wait; rm -rf "$folder"' EXIT
+trap 'kill $daemon 2>/dev/null; wait; rm -rf "$folder" "$disk"' EXIT
 failed=0
 fail() {
   echo "FAILED: $*"
@@ -16,8 +18,8 @@ fail() {
 # begin OPTIONS...: starts a daemon, and waits until it serves.
 begin() {
   # The log of the daemon before says that it serves, too.
-  rm -rf "$folder/d.sock" "$folder/log"
-  "$detshared" --socket "$folder/d.sock" --soft-threads 1 "$@" 2>"$folder/log" &
+  rm -rf "$socket" "$folder/log"
+  "$detshared" --socket "$socket" --soft-threads 1 "$@" 2>"$folder/log" &
   daemon=$!
   for _ in $(seq 600); do
     grep -qs ' serves at ' "$folder/log" && return
@@ -52,14 +54,32 @@ CUDA_MPS_PIPE_DIRECTORY=$folder/mps begin --backend soft
 end
 
 # The supervisor says at its own start what its engines would say when the first program comes.
-if [ "$(stat -f -c %T "$TEST_TMPDIR")" = tmpfs ]; then
-  echo "NOT TESTED: $TEST_TMPDIR is on a tmpfs"
+if [ "$(stat -f -c %T "$disk")" = tmpfs ]; then
+  echo "NOT TESTED: $disk is on a tmpfs"
 else
-  begin --backend auto --isolation user --runtime-dir "$TEST_TMPDIR/run"
-  grep -q "WARNING .*$TEST_TMPDIR/run is not on a tmpfs" "$folder/log" || fail "the supervisor does not warn"
+  socket=$disk/d.sock
+  begin --backend auto --isolation user
+  grep -q "WARNING .*$disk is not on a tmpfs" "$folder/log" || fail "the supervisor does not warn"
   end
+  socket=$folder/d.sock
 fi
 begin --backend auto --isolation user
 ! grep -q "not on a tmpfs" "$folder/log" || fail "the supervisor warns of a tmpfs"
 end
+
+# refused TEXT OPTIONS...: a daemon does not start, and says the text.
+refused() {
+  if timeout 60 "$detshared" --backend soft --soft-threads 1 "${@:2}" 2>"$folder/second"; then
+    fail "a daemon starts with ${*:2}"
+  fi
+  grep -q "$1" "$folder/second" || fail "a daemon does not say: $1; it says: $(cat "$folder/second")"
+}
+for isolation in none user; do
+  # Programs would look for the files of their sessions beside the socket.
+  refused "runtime_dir is $folder/run, and the socket is in $folder: .* --socket $folder/run/detshared.sock" \
+    --isolation $isolation --socket "$folder/d.sock" --runtime-dir "$folder/run"
+  begin --backend soft --isolation $isolation --runtime-dir "$folder/"
+  refused "another detshared keeps its files in $folder" --isolation $isolation --socket "$folder/e.sock"
+  end
+done
 exit $failed

@@ -6,7 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -22,11 +21,14 @@ namespace detshare {
 inline constexpr uid_t kSomebody = 54321, kSomebodyElse = 54322;
 
 struct SupervisedDaemon : DaemonProcess {
-  explicit SupervisedDaemon(std::vector<std::string> more = {}, std::string isolation = "user")
-      : DaemonProcess([&] {
-          more.insert(more.end(), {"--isolation", isolation});
-          return more;
-        }()) {}
+  explicit SupervisedDaemon(std::vector<std::string> more = {}, std::string isolation = "user",
+                            const std::string& in = "")
+      : DaemonProcess(
+            [&] {
+              more.insert(more.end(), {"--isolation", isolation});
+              return more;
+            }(),
+            in) {}
   ~SupervisedDaemon() {
     Kill();
     // Engines would go on for a while.
@@ -34,11 +36,7 @@ struct SupervisedDaemon : DaemonProcess {
   }
 
   // The supervisor's list of its engines, for the next supervisor.
-  std::string ListFile() const { return runtime() + "/engines/.list"; }
-  std::string runtime() const {
-    const auto flag = std::find(command.begin(), command.end(), "--runtime-dir");
-    return flag != command.end() ? *(flag + 1) : directory.path;
-  }
+  std::string ListFile() const { return runtime + "/engines/.list"; }
   std::vector<pid_t> ListedEngines() const {
     std::vector<pid_t> engines;
     std::ifstream file(ListFile());
@@ -49,9 +47,7 @@ struct SupervisedDaemon : DaemonProcess {
     }
     return engines;
   }
-  std::string DirectoryOf(const std::string& group) const {
-    return directory.path + "/engines/" + group;
-  }
+  std::string DirectoryOf(const std::string& group) const { return runtime + "/engines/" + group; }
 };
 
 // A program of another user. The thread takes that user's identity while it connects. The calling

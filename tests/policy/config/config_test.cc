@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -386,6 +387,35 @@ TEST_CASE("Limits that programs can get around are named") {
   SECTION("not if unlisted tenants are refused") { config.unlisted_tenants = "refuse"; }
   SECTION("not if they have limits, too") { config.default_memory = 1 << 20; }
   CHECK(Cautions(config).empty());
+}
+
+TEST_CASE("The runtime directory is the socket's, however the two are written") {
+  char pattern[] = "/tmp/detshare-config-XXXXXX";
+  const std::string folder = mkdtemp(pattern);
+  const std::string run = folder + "/run";
+  const std::string socket = run + "/d.sock";
+  for (const bool exists : {false, true}) {
+    CAPTURE(exists);
+    if (exists) std::filesystem::create_directory(run);
+    for (const std::string& same : {run, run + "/", folder + "/./run", run + "/../run"})
+      CHECK(CheckRuntimeDirectory(same, socket).ok());
+    const absl::Status other = CheckRuntimeDirectory(folder, socket);
+    CHECK(absl::IsInvalidArgument(other));
+    CHECK_THAT(std::string(other.message()),
+               Catch::Contains("--socket " + folder + "/detshared.sock"));
+  }
+  std::filesystem::create_directory_symlink(run, folder + "/link");
+  CHECK(CheckRuntimeDirectory(folder + "/link", socket).ok());
+  CHECK(CheckRuntimeDirectory("/", "/d.sock").ok());
+  CHECK(CheckRuntimeDirectory(".", "d.sock").ok());
+
+  Config config;
+  config.runtime_dir = folder;
+  CHECK(Cautions(config).empty());  // a flag or the service manager may name the socket
+  config.socket = socket;
+  REQUIRE(Cautions(config).size() == 1);
+  CHECK_THAT(Cautions(config)[0], Catch::Contains("beside the socket"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("An address that other machines reach needs a token") {

@@ -216,10 +216,9 @@ TEST_CASE("An endpoint shows its devices, and an engine refuses a device that it
 TEST_CASE("Endpoints outlive the supervisor, and an engine that is killed ends none") {
   TestDirectory runtime;
   chmod(runtime.path.c_str(), 0755);
-  const std::vector<std::string> flags = {"--runtime-dir", runtime.path};
   const std::string socket = runtime.path + "/endpoints/box/detshared.sock";
   {
-    SupervisedDaemon daemon(flags, "tenant");
+    SupervisedDaemon daemon({}, "tenant", runtime.path);
     Operator me(daemon.socket());
     REQUIRE(me.Open("box").ok());
     REQUIRE(me.SetOwner("box", *OwnerOfPod("default/web-0/server")).ok());
@@ -232,7 +231,7 @@ TEST_CASE("Endpoints outlive the supervisor, and an engine that is killed ends n
     CHECK(Eventually([&] { return !fs::exists(left); }));
     CHECK(Eventually([&] { return TestClient(socket).Open(); }));
   }
-  SupervisedDaemon successor(flags, "tenant");
+  SupervisedDaemon successor({}, "tenant", runtime.path);
   Operator me(successor.socket());
   REQUIRE(me.List().endpoints_size() == 1);
   CHECK(OwnerText(me.List().endpoints(0).owner()) == "default/web-0/server");

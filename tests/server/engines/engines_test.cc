@@ -331,7 +331,7 @@ TEST_CASE("An engine with a connection does not end, with or without a session")
 
 TEST_CASE("Missing directories are made, and no user can look into another's") {
   TestDirectory other;
-  SupervisedDaemon daemon({"--runtime-dir", other.path + "/run"});
+  SupervisedDaemon daemon({}, "user", other.path + "/run");
   TestClient client(daemon.socket());
   const std::string directory = other.path + "/run/engines/user:" + std::to_string(geteuid());
   client.ClientChannel();

@@ -108,7 +108,7 @@ def main():
     with open(os.path.join(folder, "log"), encoding="utf-8", errors="replace") as file:
         lines = file.readlines()
     failures += [f"the log says: {line.strip()}" for line in lines if CRASHES.search(line)][:20]
-    left = [name for _, _, names in os.walk(folder) for name in names if name not in ("log", "d.sock.lock", "detshare.toml")]
+    left = [name for _, _, names in os.walk(folder) for name in names if name not in ("log", "d.sock.lock", ".runtime.lock", "detshare.toml")]
     if left:
         failures.append(f"files are left: {left[:5]}")
     if failures:
