@@ -236,6 +236,7 @@ absl::Status Supervisor::Start() {
   engines_->Adopt();
   DETSHARE_RETURN_IF_ERROR(PrepareCopy(startup_.config_text));
   UseCopy();
+  devices_->Refresh();
   engines_->Reload();
   arrivals_ = std::make_unique<Arrivals>(
       [this](int connection, Peer peer, const std::optional<std::string>& wish) {

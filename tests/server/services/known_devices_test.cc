@@ -41,7 +41,8 @@ bool Comes(const std::function<bool()>& done) {
 constexpr KnownDevices::Pauses kShort{milliseconds(1), milliseconds(4)};
 
 TEST_CASE("Devices are known without an engine, and nobody uses them") {
-  const KnownDevices devices([](const std::atomic<bool>&) { return OneDevice("asked"); }, kShort);
+  KnownDevices devices([](const std::atomic<bool>&) { return OneDevice("asked"); }, kShort);
+  devices.Refresh();
   REQUIRE(Comes([&] { return Known(devices).devices_size() == 1; }));
   const proto::Status status = Known(devices);
   CHECK(status.backend() == "soft");
@@ -54,6 +55,7 @@ TEST_CASE("Devices are known without an engine, and nobody uses them") {
 
 TEST_CASE("What engines say of devices replaces the reply, and is not replaced itself") {
   KnownDevices devices([](const std::atomic<bool>&) { return OneDevice("asked"); }, kShort);
+  devices.Refresh();
   REQUIRE(Comes([&] { return Known(devices).devices_size() == 1; }));
   devices.Note(OneDevice("used"));
   devices.Note({});  // no engine replies
@@ -74,6 +76,7 @@ TEST_CASE("Without a reply, devices are asked for again, and known ones are not 
         return OneDevice("back");
       },
       kShort);
+  devices.Refresh();
   REQUIRE(Comes([&] { return asked > 2; }));
   CHECK(Known(devices).devices_size() == 0);
   works = true;
@@ -88,13 +91,14 @@ TEST_CASE("Without a reply, devices are asked for again, and known ones are not 
 TEST_CASE("The end does not wait for a reply") {
   std::atomic<bool> waits{false};
   {
-    const KnownDevices devices(
+    KnownDevices devices(
         [&](const std::atomic<bool>& stop) -> absl::StatusOr<proto::Status> {
           waits = true;
           while (!stop) std::this_thread::yield();
           return absl::CancelledError("stopped");
         },
         kShort);
+    devices.Refresh();
     REQUIRE(Comes([&] { return waits.load(); }));
   }
   SUCCEED();
