@@ -42,6 +42,11 @@ bool CudaGroup::Busy() {
     }
     const uint64_t submitted = stream->submitted.load();
     if (submitted == stream->completed.load()) continue;
+    // The latest of this work may not have been launched yet.
+    if (stream->entering.load()) {
+      busy = true;
+      continue;
+    }
     const CUresult result = gpu.api.cuStreamQuery(stream->stream);
     if (result == CUDA_SUCCESS) {
       stream->completed.store(submitted);

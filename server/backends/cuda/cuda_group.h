@@ -35,13 +35,20 @@ struct StreamState {
   // The space of the latest work. Changes only while the stream is idle. It tells the thread that
   // handles a fault, and the space's own Busy(), to which space the stream's work belongs.
   std::atomic<CudaAddressSpace*> space{nullptr};
-  // `submitted` counts the work that the queue's thread has submitted. `completed` is the value of
-  // `submitted` at which Busy() last saw the stream idle. Both are sequentially consistent with the
-  // `watched_` of DeferredReclaimer.
+  // `submitted` counts the work that the queue's thread has submitted, or submits now. `completed` is
+  // the value of `submitted` at which Busy() last saw the stream idle. Both are sequentially
+  // consistent with the `watched_` of DeferredReclaimer.
   std::atomic<uint64_t> submitted{0};
   std::atomic<uint64_t> completed{0};
-  // Set while the queue's thread submits work. Tells the thread that waits in IdleWindow (see
-  // IdleWindow::holding).
+  // Set while the queue's thread submits work: before it counts the work, until the driver has it.
+  // Tells the thread that waits in IdleWindow (see IdleWindow::holding).
+  //
+  // A thread that asks whether the stream is idle reads in this order, sequentially consistent:
+  //   1. `entering`. If it is clear, a submission that comes after it obeys IdleWindow::holding() and
+  //      GraphOrder::applies_, and `submitted` counts each one before it.
+  //   2. `submitted`, and whether it is `completed`.
+  //   3. `entering` once more. If it is clear, the driver has all the work of 2, so it may be asked
+  //      whether that work is complete.
   std::atomic<bool> entering{false};
 };
 

@@ -25,6 +25,7 @@ void GraphOrder::AddConditional() {
   // What streams have in flight now may contain graphs that were not noted.
   const auto end = Clock::now() + kMaxSubmission;
   for (const std::shared_ptr<StreamState>& state : group_.Streams()) {
+    // In this order: a submission that does not see `applies_` has ended, and is counted.
     while (state->entering.load() && Clock::now() < end) std::this_thread::yield();
     if (state->submitted.load() == state->completed.load()) continue;
     const MutexLock lock(&mutex_);

@@ -61,7 +61,7 @@ class GraphOrder {
   CudaGroup& group_;
   // Whether there are graphs with conditional nodes. Sequentially consistent with
   // StreamState::entering: a thread that launches a graph first stores `entering` and then reads
-  // this; AddConditional() first stores this and then reads `entering`.
+  // this; AddConditional() first stores this and then reads `entering` and `submitted`.
   std::atomic<bool> applies_{false};
   Mutex counting_;  // before mutex_
   int conditional_graphs_ ABSL_GUARDED_BY(counting_) = 0;

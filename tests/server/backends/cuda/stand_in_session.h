@@ -99,7 +99,7 @@ struct StandInSession {
   static constexpr int kStreams = 3;
 
   std::array<StandInStream, kStreams> streams;
-  const DriverApi api = StandInDriver();
+  const DriverApi api;
   CudaContext context{api, 0, nullptr};
   HostRegistry registry;
   DeferredReclaimer reclaimer{context};
@@ -107,7 +107,7 @@ struct StandInSession {
   std::vector<std::unique_ptr<CudaQueue>> queues;
   IdleWindow& idle = context.ordinary.idle;
 
-  StandInSession() {
+  explicit StandInSession(const DriverApi& driver = StandInDriver()) : api(driver) {
     space = *CudaAddressSpace::Create({context, reclaimer, registry, 4096}, kBase, kSize);
     for (StandInStream& stream : streams) {
       auto state =
