@@ -204,7 +204,7 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
   return Printing(graph.prints(), space, [&] {
     const CUresult result =
         !graph.memory_waits().empty()
-            ? space.memory_waits().Submit(state_->stream, graph.memory_waits(), launch)
+            ? space.memory_waits().Submit(group_, state_->stream, graph.memory_waits(), launch)
             : launch();
     return context_.Check(result, "cuGraphLaunch");
   });
@@ -479,7 +479,7 @@ absl::Status CudaQueue::MemoryOps(AddressSpace& space, absl::Span<const MemoryOp
                                            parameters.data(), 0);
   };
   const CUresult result =
-      waits ? submission.space().memory_waits().Submit(state_->stream, operations, submit)
+      waits ? submission.space().memory_waits().Submit(group_, state_->stream, operations, submit)
             : submit();
   return context_.Check(result, "cuStreamBatchMemOp");
 }

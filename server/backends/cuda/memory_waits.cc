@@ -2,27 +2,34 @@
 
 #include <set>
 
+#include "server/backends/cuda/cuda_group.h"
+
 namespace detshare::cuda {
 
 MemoryWaits::~MemoryWaits() {
   for (const Batch& batch : batches_) api_.cuEventDestroy(batch.passed);
-  for (const CUevent event : spare_) api_.cuEventDestroy(event);
+  for (const std::vector<CUevent>& events : spare_) {
+    for (const CUevent event : events) api_.cuEventDestroy(event);
+  }
 }
 
-CUresult MemoryWaits::Submit(CUstream stream, absl::Span<const MemoryOp> operations,
+CUresult MemoryWaits::Submit(const CudaGroup& group, CUstream stream,
+                             absl::Span<const MemoryOp> operations,
                              absl::FunctionRef<CUresult()> submit) {
   std::list<Batch> made(1);
   Batch& batch = made.front();
   batch.stream = stream;
+  batch.urgent = group.urgent;
   for (const MemoryOp& operation : operations) {
     if (operation.is_wait()) batch.waits.push_back(operation);
   }
   {
     const MutexLock lock(&mutex_);
     Prune();
-    if (!spare_.empty()) {
-      batch.passed = spare_.back();
-      spare_.pop_back();
+    std::vector<CUevent>& spare = spare_[batch.urgent];
+    if (!spare.empty()) {
+      batch.passed = spare.back();
+      spare.pop_back();
     }
   }
   if (batch.passed == nullptr) {
@@ -39,7 +46,7 @@ CUresult MemoryWaits::Submit(CUstream stream, absl::Span<const MemoryOp> operati
   const MutexLock lock(&mutex_);
   batch.submitted = true;
   if (result != CUDA_SUCCESS) {
-    spare_.push_back(batch.passed);
+    spare_[batch.urgent].push_back(batch.passed);
     batches_.erase(place);
   }
   return result;
@@ -67,7 +74,7 @@ void MemoryWaits::Prune() {
   for (auto batch = batches_.begin(); batch != batches_.end();) {
     const auto current = batch++;
     if (!current->submitted || api_.cuEventQuery(current->passed) == CUDA_ERROR_NOT_READY) continue;
-    spare_.push_back(current->passed);
+    spare_[current->urgent].push_back(current->passed);
     batches_.erase(current);
   }
 }

@@ -1,7 +1,11 @@
 // Tracks the waits on memory at which one session's streams stand or will stand. The driver does
 // not tell which waits have ended, so an event is recorded behind each batch of operations.
+//
+// An event belongs to a context, and only streams of that context can record it. A session's streams
+// change between the time-slice groups, so each group has events of its own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -15,7 +19,9 @@
 
 namespace detshare::cuda {
 
-// Any thread may call it, with the GPU's context current.
+class CudaGroup;
+
+// Any thread may call it, with a context of the GPU current.
 class MemoryWaits {
  public:
   explicit MemoryWaits(const DriverApi& api) : api_(api) {}
@@ -25,8 +31,8 @@ class MemoryWaits {
   MemoryWaits& operator=(const MemoryWaits&) = delete;
 
   // Calls `submit`, which puts work with these operations, waits among them, into `stream`. The
-  // waits are pending from before that call.
-  CUresult Submit(CUstream stream, absl::Span<const MemoryOp> operations,
+  // waits are pending from before that call. `group` is that of the stream; its context is current.
+  CUresult Submit(const CudaGroup& group, CUstream stream, absl::Span<const MemoryOp> operations,
                   absl::FunctionRef<CUresult()> submit);
 
   // Returns whether a wait may be pending.
@@ -38,6 +44,7 @@ class MemoryWaits {
  private:
   struct Batch {
     CUstream stream = nullptr;
+    bool urgent = false;  // the group of the stream and the event
     CUevent passed = nullptr;
     bool submitted = false;
     std::vector<MemoryOp> waits;
@@ -49,7 +56,8 @@ class MemoryWaits {
   const DriverApi& api_;
   Mutex mutex_;
   std::list<Batch> batches_ ABSL_GUARDED_BY(mutex_);
-  std::vector<CUevent> spare_ ABSL_GUARDED_BY(mutex_);
+  // Of the ordinary and the urgent group.
+  std::array<std::vector<CUevent>, 2> spare_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::cuda
