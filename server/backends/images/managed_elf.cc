@@ -86,6 +86,24 @@ bool Parse(std::string_view elf, Parsed* parsed, std::string* error) {
   return true;
 }
 
+// Whether the image holds the variable's initial bytes. The others are zero.
+bool IsStored(const Parsed& parsed, const Variable& variable) {
+  return parsed.sections[variable.section].header.sh_type != SHT_NOBITS;
+}
+
+// Variables that do not overlap have less bytes in the image than the image. Others could have any
+// number.
+bool CheckStored(std::string_view elf, const Parsed& parsed, std::string* error) {
+  uint64_t left = elf.size();
+  for (const Variable& variable : parsed.variables) {
+    if (!IsStored(parsed, variable)) continue;
+    if (variable.bytes > left)
+      return Fail(error, "managed variables that overlap: together they are larger than the image");
+    left -= variable.bytes;
+  }
+  return true;
+}
+
 // One relocation, from either kind of table.
 struct Relocation {
   uint64_t offset = 0;  // in its section
@@ -162,7 +180,7 @@ bool HasManagedVariables(std::string_view elf) {
 bool FindManagedVariables(std::string_view elf, std::vector<ManagedElfVariable>* variables,
                           std::string* error) {
   Parsed parsed;
-  if (!Parse(elf, &parsed, error)) return false;
+  if (!Parse(elf, &parsed, error) || !CheckStored(elf, parsed, error)) return false;
   variables->clear();
   for (const Variable& variable : parsed.variables) {
     uint64_t alignment = parsed.sections[variable.section].header.sh_addralign;
@@ -177,7 +195,7 @@ bool FindManagedVariables(std::string_view elf, std::vector<ManagedElfVariable>*
 bool PlaceManagedVariables(std::string* elf, std::span<const uint64_t> addresses,
                            std::vector<std::string>* contents, std::string* error) {
   Parsed parsed;
-  if (!Parse(*elf, &parsed, error)) return false;
+  if (!Parse(*elf, &parsed, error) || !CheckStored(*elf, parsed, error)) return false;
   if (addresses.size() != parsed.variables.size())
     return Fail(error, "not one address for each managed variable");
   const Elf64_Shdr symbols = parsed.sections[parsed.symbol_table].header;
@@ -230,9 +248,9 @@ bool PlaceManagedVariables(std::string* elf, std::span<const uint64_t> addresses
   contents->clear();
   for (const Variable& variable : parsed.variables) {
     const Elf64_Shdr& home = parsed.sections[variable.section].header;
-    contents->push_back(home.sh_type == SHT_NOBITS
-                            ? std::string(variable.bytes, '\0')
-                            : elf->substr(home.sh_offset + variable.begin, variable.bytes));
+    contents->push_back(IsStored(parsed, variable)
+                            ? elf->substr(home.sh_offset + variable.begin, variable.bytes)
+                            : std::string());
     Elf64_Sym symbol = *ReadRecord<Elf64_Sym>(*elf, variable.symbol_offset);
     symbol.st_other &= static_cast<uint8_t>(~kManaged);
     std::memcpy(elf->data() + variable.symbol_offset, &symbol, sizeof(symbol));

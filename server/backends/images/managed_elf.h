@@ -36,14 +36,16 @@ struct ManagedElfVariable {
 bool HasManagedVariables(std::string_view elf);
 
 // Lists the variables in the order of their symbols. Returns false and sets *error if the image is
-// malformed.
+// malformed. A variable that is zero at first may have any number of bytes, because the image does not
+// hold them.
 bool FindManagedVariables(std::string_view elf, std::vector<ManagedElfVariable>* variables,
                           std::string* error);
 
 // Places the variables that FindManagedVariables() listed at `addresses`. Writes to *contents the
-// initial bytes of each variable, of the variable's size. Returns false and sets *error, with *elf
-// in any state, if the image refers to a variable in an unknown way, or if a variable's contents
-// depend on values that only a loader knows.
+// initial bytes of each variable: all of them, or none if they are zero and the image does not hold
+// them. *contents has no more bytes than the image. Returns false and sets *error, with *elf in any
+// state, if the image refers to a variable in an unknown way, or if a variable's contents depend on
+// values that only a loader knows.
 bool PlaceManagedVariables(std::string* elf, std::span<const uint64_t> addresses,
                            std::vector<std::string>* contents, std::string* error);
 
