@@ -200,16 +200,17 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
   PrintingScan printing;
   ManagedScan managed;
   bool bound = false;
-  const bool read =
-      images::ForEachDeviceCode(bytes, device_sm, [&](const images::DeviceCode& code) {
-        printing.Add(code);
-        managed.Add(code);
-        bound = bound || IsBoundToGroup(code);
-      });
-  absl::StatusOr<std::optional<std::string>> placed = std::nullopt;
-  if (read) placed = managed.Place(context, space, options, logs, place);
-  if (!placed.ok()) return placed.status();
-  if (placed->has_value()) bytes = std::as_bytes(std::span(**placed));
+  std::string error;
+  const auto add = [&](const images::DeviceCode& code) {
+    printing.Add(code);
+    managed.Add(code);
+    bound = bound || IsBoundToGroup(code);
+  };
+  if (!images::ForEachDeviceCode(bytes, device_sm, add, &error))
+    return CudaError(kCudaErrorInvalidImage, error);
+  DETSHARE_ASSIGN_OR_RETURN(const std::optional<std::string> placed,
+                            managed.Place(context, space, options, logs, place));
+  if (placed.has_value()) bytes = std::as_bytes(std::span(*placed));
   // The driver trusts the sizes in an image, but a client may have made them up. So the daemon
   // checks that all parts lie inside the image.
   std::string text;
@@ -220,11 +221,6 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
   std::vector<const void*> parts;
   switch (images::SniffImage(bytes)) {
     case images::ImageKind::kFatbin: {
-      std::vector<images::FatbinEntry> entries;
-      std::string error;
-      if (!images::ParseFatbins(bytes, &entries, &error)) {
-        return CudaError(kCudaErrorInvalidImage, error);
-      }
       std::vector<std::span<const std::byte>> fatbins;
       images::SplitFatbins(bytes, &fatbins, &error);
       if (fatbins.size() > 1) {
@@ -278,8 +274,7 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
                      absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
   }
   return std::unique_ptr<CudaLibrary>(
-      new CudaLibrary(context, reclaimer, space, handle,
-                      read ? printing.kernels() : PrintingKernels::All(), bound || !read));
+      new CudaLibrary(context, reclaimer, space, handle, printing.kernels(), bound));
 }
 
 CudaLibrary::~CudaLibrary() {

@@ -1,8 +1,7 @@
 #include "server/backends/cuda/managed_image.h"
 
-#include <cstring>
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
@@ -20,44 +19,40 @@ absl::Status NotSupported(std::string_view what) {
 
 void ManagedScan::Add(const images::DeviceCode& code) {
   const bool elf = code.kind == images::EntryKind::kElf;
-  const bool managed = elf ? images::HasManagedVariables(code.bytes)
-                           : code.bytes.find(".managed") != std::string_view::npos;
-  any_ |= managed;
-  Code kept{code.kind};
-  kept.managed = managed;
+  Code added{code.kind};
+  added.managed = elf ? images::HasManagedVariables(code.bytes)
+                      : code.bytes.find(".managed") != std::string_view::npos;
+  any_ |= added.managed;
+  size_t fatbin = 0;
   if (code.entry != nullptr) {
-    kept.fatbin = code.entry->fatbin;
-    kept.sm = code.entry->sm;
-    kept.specific = (code.entry->flags & images::kEntryArchitectureSpecific) != 0;
+    fatbin = code.entry->fatbin;
+    added.sm = code.entry->sm;
+    added.specific = (code.entry->flags & images::kEntryArchitectureSpecific) != 0;
   }
-  // Keeps each PTX text: it is linked with the texts of the other fatbins, and any of them may have
-  // the variables.
-  if (managed || (!elf && code.entry != nullptr)) kept.bytes = code.bytes;
-  codes_.push_back(std::move(kept));
+  // Chooses the best code of each fatbin as the driver does: the newest architecture.
+  const auto [place, first] = best_.try_emplace(fatbin);
+  Code& best = place->second;
+  if (!first && std::pair(added.sm, added.specific) <= std::pair(best.sm, best.specific)) return;
+  // Keeps each such PTX text: it is linked with the texts of the other fatbins, and any of them may
+  // have the variables. Of machine code, the first fatbin is linked already and is the program.
+  const bool kept =
+      elf ? added.managed && place == best_.begin() : added.managed || code.entry != nullptr;
+  if (kept) added.bytes = code.bytes;
+  best = std::move(added);
 }
 
 absl::StatusOr<std::optional<std::string>> ManagedScan::Place(
     CudaContext& context, CudaAddressSpace& space, absl::Span<const JitOptionValue> options,
     CompileLogs& logs, const PlaceManaged& place) {
   if (!any_) return std::nullopt;
-  // Chooses the best code of each fatbin as the driver does: the newest architecture.
-  std::map<size_t, const Code*> best;
-  for (const Code& code : codes_) {
-    const Code*& chosen = best[code.fatbin];
-    if (chosen == nullptr ||
-        std::pair(code.sm, code.specific) > std::pair(chosen->sm, chosen->specific)) {
-      chosen = &code;
-    }
-  }
   std::string elf;
-  if (codes_.front().kind == images::EntryKind::kElf) {
-    // If there are several fatbins, the first one is linked already and is the program.
-    const Code& code = *best.begin()->second;
+  if (best_.begin()->second.kind == images::EntryKind::kElf) {
+    const Code& code = best_.begin()->second;
     if (!code.managed) return std::nullopt;
     elf = code.bytes;
   } else {
     std::vector<LinkInputImage> inputs;
-    for (const auto& [fatbin, code] : best) inputs.push_back({CU_JIT_INPUT_PTX, "", code->bytes});
+    for (const auto& [fatbin, code] : best_) inputs.push_back({CU_JIT_INPUT_PTX, "", code.bytes});
     absl::StatusOr<std::string> linked;
     const absl::Status status = context.GroupOf(space).idle.Run(space, [&] {
       linked = LinkImages(context, inputs, options, logs);

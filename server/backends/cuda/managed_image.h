@@ -5,9 +5,9 @@
 // PTX is compiled first. From a fatbin, only the code that the driver would choose is loaded.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -21,8 +21,9 @@ namespace detshare::cuda {
 
 class ManagedScan {
  public:
-  // Adds a code of the image, from images::ForEachDeviceCode(). Keeps a copy only if the code may
-  // have managed variables or may be linked; most code is neither.
+  // Adds a code of the image, from images::ForEachDeviceCode(). Keeps a copy only of the code of a
+  // fatbin that the driver would choose, and only if that may have managed variables or may be
+  // linked; most code is neither.
   void Add(const images::DeviceCode& code);
 
   // Returns the code to load in place of the image; nothing if there are no managed variables.
@@ -35,15 +36,14 @@ class ManagedScan {
  private:
   struct Code {
     images::EntryKind kind = images::EntryKind::kPtx;
-    size_t fatbin = 0;
     uint32_t sm = 0;
     bool specific = false;  // runs only on exactly this architecture
     bool managed = false;
     std::string bytes;
   };
 
-  std::vector<Code> codes_;
-  bool any_ = false;  // some code has managed variables
+  std::map<size_t, Code> best_;  // of each fatbin; the image itself counts as one
+  bool any_ = false;             // some code has managed variables
 };
 
 }  // namespace detshare::cuda
