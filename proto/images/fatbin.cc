@@ -55,6 +55,10 @@ bool ParseEntries(std::span<const std::byte> rest, size_t fatbin, std::vector<Fa
     if (header.header_bytes < sizeof(header) || header.header_bytes > rest.size()) {
       return Fail(error, "a fatbin entry's header has an impossible size");
     }
+    if (header.options_offset > header.header_bytes ||
+        uint64_t{header.identifier_offset} + header.identifier_bytes > header.header_bytes) {
+      return Fail(error, "a fatbin entry's options or identifier lie outside of its header");
+    }
     rest = rest.subspan(header.header_bytes);
     if (header.payload_bytes > rest.size())
       return Fail(error, "a fatbin entry reaches beyond its fatbin");

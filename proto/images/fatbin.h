@@ -12,10 +12,11 @@
 //     4  u32  header bytes (64 or more)
 //     8  u64  payload bytes, padded to 8
 //    16  u32  compressed bytes; 0 when the payload is not compressed
-//    20  u32  offset of the ptxas options in the header, 0 when there are none
+//    20  u32  offset in the header of the ptxas options, 0 when there are none: u32 offset in the
+//             header, u32 bytes of their text
 //    24  u16  minor, u16 major version of the code's format (PTX 9.0: 0, 9)
 //    28  u32  SM version (75 for sm_75)
-//    32  u32  offset, 36 u32 bytes of the identifier
+//    32  u32  offset in the header, 36 u32 bytes of the identifier
 //    40  u64  flags
 //    48  u64  (zero)
 //    56  u64  uncompressed bytes; 0 when the payload is not compressed

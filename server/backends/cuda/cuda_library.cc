@@ -12,7 +12,7 @@
 #include "server/backends/cuda/group_bound_code.h"
 #include "server/backends/cuda/jit_options.h"
 #include "server/backends/cuda/managed_image.h"
-#include "server/backends/images/device_code.h"
+#include "server/backends/images/check_image.h"
 
 namespace detshare::cuda {
 namespace {
@@ -206,13 +206,11 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
     managed.Add(code);
     bound = bound || IsBoundToGroup(code);
   };
-  if (!images::ForEachDeviceCode(bytes, device_sm, add, &error))
+  if (!images::CheckLoadedImage(bytes, device_sm, add, &error))
     return CudaError(kCudaErrorInvalidImage, error);
   DETSHARE_ASSIGN_OR_RETURN(const std::optional<std::string> placed,
                             managed.Place(context, space, options, logs, place));
   if (placed.has_value()) bytes = std::as_bytes(std::span(*placed));
-  // The driver trusts the sizes in an image, but a client may have made them up. So the daemon
-  // checks that all parts lie inside the image.
   std::string text;
   const void* data = bytes.data();
   // Several fatbins are a program that nvlink has linked. The driver finds the parts by a wrapper.
@@ -231,16 +229,9 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
       }
       break;
     }
-    case images::ImageKind::kElf: {
-      const std::optional<images::CubinInfo> cubin = images::ReadCubinHeader(bytes);
-      if (!cubin.has_value() || cubin->bytes > bytes.size()) {
-        return CudaError(kCudaErrorInvalidImage, "the image is not a complete CUDA ELF file");
-      }
+    case images::ImageKind::kElf:
+    case images::ImageKind::kWrapper:  // refused above
       break;
-    }
-    case images::ImageKind::kWrapper:
-      return CudaError(kCudaErrorInvalidImage,
-                       "the image is a wrapper with pointers of another process");
     case images::ImageKind::kPtx:
     case images::ImageKind::kUnknown:
       text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -353,6 +344,11 @@ absl::StatusOr<std::string> LinkImages(CudaContext& context,
                                        absl::Span<const LinkInputImage> inputs,
                                        absl::Span<const JitOptionValue> options,
                                        CompileLogs& logs) {
+  for (const LinkInputImage& input : inputs) {
+    std::string error;
+    if (!images::CheckLinkInput(std::as_bytes(std::span(input.bytes)), &error))
+      return CudaError(kCudaErrorInvalidImage, absl::StrCat("input ", input.name, ": ", error));
+  }
   context.Enter();
   JitOptions jit(options, logs, /*with_logs=*/true);
   CUlinkState state = nullptr;

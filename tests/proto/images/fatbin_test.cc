@@ -223,6 +223,24 @@ TEST_CASE("a decompression bomb stops at the limit") {
   CHECK_FALSE(DecodeEntry(entry, 1 << 20, &out, &error));
 }
 
+TEST_CASE("an entry whose options or identifier lie outside of its header is refused") {
+  constexpr size_t kOptions = 20, kIdentifier = 32, kIdentifierBytes = 36;
+  const std::string text = ".version 8.0\n", image = WritePtxFatbin({&text, 1}, 90);
+  const auto with = [&](size_t field, uint32_t value, size_t other, uint32_t other_value) {
+    std::string changed = image;
+    std::memcpy(changed.data() + kFatbinHeaderBytes + field, &value, sizeof(value));
+    std::memcpy(changed.data() + kFatbinHeaderBytes + other, &other_value, sizeof(other_value));
+    std::vector<FatbinEntry> entries;
+    std::string error;
+    return ParseFatbins(Bytes(changed), &entries, &error);
+  };
+  CHECK(with(kOptions, 64, kOptions, 64));
+  CHECK_FALSE(with(kOptions, 65, kOptions, 65));
+  CHECK(with(kIdentifier, 60, kIdentifierBytes, 4));
+  CHECK_FALSE(with(kIdentifier, 60, kIdentifierBytes, 5));
+  CHECK_FALSE(with(kIdentifier, 8, kIdentifierBytes, UINT32_MAX));  // the sum has more than 32 bits
+}
+
 TEST_CASE("every truncation of a fatbin is read or refused") {
   for (const char* name : {"kernels_default.fatbin", "kernels_lz4.fatbin"}) {
     const std::string image = ReadFile(name);
