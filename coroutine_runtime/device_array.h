@@ -16,6 +16,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
@@ -128,15 +129,23 @@ constexpr uint64_t TexelBytes(const ArrayDescription& array) {
 class Array {
  public:
   explicit Array(const ArrayDescription& description) : description_(description) {}
-  // Frees the memory. The caller ensures that no work uses it. Never drains the device.
+  // Frees the memory, soon: at a moment at which that does not drain the device. The caller ensures
+  // that no work uses it.
   virtual ~Array() = default;
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
   const ArrayDescription& description() const { return description_; }
+  // Keeps what accounts for the memory until the memory is free.
+  void KeepUntilFree(std::shared_ptr<const void> kept) { kept_ = std::move(kept); }
+
+ protected:
+  // For a destructor after which something else frees the memory: that must keep this.
+  std::shared_ptr<const void> TakeKept() { return std::move(kept_); }
 
  private:
   const ArrayDescription description_;
+  std::shared_ptr<const void> kept_;
 };
 
 // The memory that a texture reads.
@@ -188,8 +197,8 @@ class ImageObject {
   virtual uint64_t handle() const = 0;
 };
 
-// The part of a device that creates arrays, textures and surfaces. No call waits for work of
-// sessions or drains the device.
+// The part of a device that creates arrays, textures and surfaces. No call drains the device. Only
+// CreateArray() may wait for work of sessions, for a short time, if the card is full.
 class ImageDevice {
  public:
   virtual ~ImageDevice() = default;

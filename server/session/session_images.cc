@@ -6,12 +6,11 @@ ArrayId SessionImages::AddArray(const SessionDevice* device, ContextId context,
                                 std::unique_ptr<Array> array, QuotaCharge charge) {
   const uint64_t bytes = TexelBytes(array->description());
   bytes_->fetch_add(bytes, std::memory_order_relaxed);
-  auto taken = std::make_shared<const QuotaCharge>(std::move(charge));
-  std::shared_ptr<Array> counted(array.release(),
-                                 [total = bytes_, bytes, taken = std::move(taken)](Array* ended) {
-                                   delete ended;
-                                   total->fetch_sub(bytes, std::memory_order_relaxed);
-                                 });
+  array->KeepUntilFree(std::make_shared<const QuotaCharge>(std::move(charge)));
+  std::shared_ptr<Array> counted(array.release(), [total = bytes_, bytes](Array* ended) {
+    delete ended;
+    total->fetch_sub(bytes, std::memory_order_relaxed);
+  });
   while (next_array_ == 0 || arrays_.contains(next_array_)) ++next_array_;
   const ArrayId id = next_array_++;
   arrays_.emplace(id, OwnedArray{std::move(counted), device, context});

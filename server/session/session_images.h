@@ -49,7 +49,7 @@ class SessionImages {
   size_t object_count() const { return objects_.size(); }
   uint64_t array_bytes() const { return bytes_->load(std::memory_order_relaxed); }
 
-  // The array keeps `charge` until it is destroyed.
+  // The array keeps `charge` until its memory is free, which may be after the session.
   ArrayId AddArray(const SessionDevice* device, ContextId context, std::unique_ptr<Array> array,
                    QuotaCharge charge);
   // Null when the device has no such array.

@@ -1,15 +1,19 @@
 #include "server/backends/cuda/cuda_images.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
+#include "server/backends/cuda/cuda_address_space.h"
 
 namespace detshare::cuda {
 namespace {
 
 constexpr uint64_t kZeroBytes = 8 << 20;  // at least one row of any array
+// How long a full card waits for a moment at which arrays that were given up can be freed.
+constexpr std::chrono::milliseconds kReclaimLimit(500);
 
 // A handle of the driver that the deferred reclaimer destroys.
 class CudaImage final : public ImageObject {
@@ -98,15 +102,16 @@ CUDA_RESOURCE_VIEW_DESC ViewOf(const TextureView& from) {
 // ---- arrays
 
 CudaArray::~CudaArray() {
-  reclaimer_.Later(DeferredReclaimer::Of(group_), [&group = group_, mipmap = mipmap_,
-                                                   array = levels_.empty() ? nullptr : levels_[0]] {
-    group.Enter();
-    if (mipmap != nullptr) {
-      group.gpu.api.cuMipmappedArrayDestroy(mipmap);
-    } else {
-      group.gpu.api.cuArrayDestroy(array);
-    }
-  });
+  reclaimer_.Later(DeferredReclaimer::Of(group_),
+                   [&group = group_, mipmap = mipmap_,
+                    array = levels_.empty() ? nullptr : levels_[0], kept = TakeKept()] {
+                     group.Enter();
+                     if (mipmap != nullptr) {
+                       group.gpu.api.cuMipmappedArrayDestroy(mipmap);
+                     } else {
+                       group.gpu.api.cuArrayDestroy(array);
+                     }
+                   });
 }
 
 absl::Status CudaArray::FindLevels() {
@@ -144,11 +149,19 @@ absl::StatusOr<std::unique_ptr<Array>> CudaImages::CreateArray(
   asked.Flags = description.flags;
   CUarray array = nullptr;
   CUmipmappedArray mipmap = nullptr;
-  absl::Status status =
-      description.levels == 0
-          ? context_.Check(context_.api.cuArray3DCreate(&array, &asked), "cuArray3DCreate")
-          : context_.Check(context_.api.cuMipmappedArrayCreate(&mipmap, &asked, description.levels),
-                           "cuMipmappedArrayCreate");
+  const auto create = [&] {
+    group.Enter();
+    return description.levels == 0
+               ? context_.Check(context_.api.cuArray3DCreate(&array, &asked), "cuArray3DCreate")
+               : context_.Check(
+                     context_.api.cuMipmappedArrayCreate(&mipmap, &asked, description.levels),
+                     "cuMipmappedArrayCreate");
+  };
+  absl::Status status = create();
+  if (CudaResultOf(status) == kCudaErrorOutOfMemory &&
+      reclaimer_.MakeNow(static_cast<CudaAddressSpace&>(space), kReclaimLimit)) {
+    status = create();
+  }
   if (!status.ok()) return status;
   auto made = std::make_unique<CudaArray>(group, reclaimer_, description, array, mipmap);
   status = made->FindLevels();

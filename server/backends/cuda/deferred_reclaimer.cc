@@ -1,5 +1,6 @@
 #include "server/backends/cuda/deferred_reclaimer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -94,6 +95,7 @@ bool DeferredReclaimer::TryRun(const Item& item) {
 
 void DeferredReclaimer::Reclaim() {
   while (!context_.lost()) {
+    const MutexLock order(&order_);
     std::list<Item> item;
     {
       MutexLock lock(&mutex_);
@@ -105,6 +107,39 @@ void DeferredReclaimer::Reclaim() {
     later_.splice(later_.begin(), item);
     return;
   }
+}
+
+std::list<DeferredReclaimer::Item> DeferredReclaimer::Take(Drains drains) {
+  const MutexLock lock(&mutex_);
+  std::list<Item> taken;
+  const auto first = std::find_if(later_.begin(), later_.end(),
+                                  [&](const Item& item) { return item.drains == drains; });
+  if (first != later_.end()) taken.splice(taken.begin(), later_, first);
+  return taken;
+}
+
+bool DeferredReclaimer::Has(Drains drains) {
+  const MutexLock order(&order_);
+  const MutexLock lock(&mutex_);
+  return std::any_of(later_.begin(), later_.end(),
+                     [&](const Item& item) { return item.drains == drains; });
+}
+
+bool DeferredReclaimer::MakeNow(CudaAddressSpace& space, std::chrono::milliseconds limit) {
+  bool made = false;
+  for (CudaGroup* const group : {&context_.ordinary, context_.urgent.get()}) {
+    if (group == nullptr || !Has(Of(*group))) continue;
+    const absl::Status status = group->idle.Run(
+        space,
+        [&] {
+          const MutexLock order(&order_);
+          for (std::list<Item> item; !(item = Take(Of(*group))).empty();) item.front().work();
+          return absl::OkStatus();
+        },
+        limit);
+    made = made || status.ok();
+  }
+  return made;
 }
 
 }  // namespace detshare::cuda

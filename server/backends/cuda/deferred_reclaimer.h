@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <list>
 #include <thread>
@@ -33,6 +34,9 @@ class DeferredReclaimer {
   // Runs `work` in the background when the groups are idle, or after half a minute even while work
   // is in flight (unless a stream waits for its client). Any thread may call it.
   void Later(Drains drains, std::function<void()> work);
+  // Makes the calls that are left, of each group for which an idle moment comes within `limit`, but not
+  // those that drain both. On behalf of `space`, in this thread. Returns whether it made some.
+  bool MakeNow(CudaAddressSpace& space, std::chrono::milliseconds limit);
 
  private:
   struct Item {
@@ -46,6 +50,9 @@ class DeferredReclaimer {
   // Runs the items for which the moment is right.
   void Reclaim();
   bool TryRun(const Item& item);
+  // Removes the first item of the kind.
+  std::list<Item> Take(Drains drains);
+  bool Has(Drains drains);
 
   CudaContext& context_;
   const RealClock clock_;
@@ -55,7 +62,10 @@ class DeferredReclaimer {
   // of them sees the other's store (sequentially consistent).
   std::atomic<bool> watched_{false};
 
-  Mutex mutex_;
+  // Held by the thread that has taken items, so that they run in their order. The background thread
+  // holds it while it tries to enter an idle moment; MakeNow() locks it inside of one.
+  Mutex order_;
+  Mutex mutex_;  // after order_
   CondVar wake_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::list<Item> later_ ABSL_GUARDED_BY(mutex_);
