@@ -3,13 +3,11 @@
 #include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/session_caps.h"
 #include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
-
-// Limits the memory that a client can make the daemon hold.
-constexpr size_t kMaxEvents = 1 << 20;
 
 absl::Status UnknownEvent() { return CudaError(kCudaErrorInvalidHandle, "no such event"); }
 

@@ -3,21 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "policy/session_caps.h"
+
 namespace detshare {
-namespace {
-
-// Limit the memory that a client can make the daemon hold.
-constexpr size_t kMaxContexts = 1024;
-constexpr size_t kMaxStreams = 65536;
-
-}  // namespace
 
 absl::Status StreamTable::Create(StreamId id, ContextId context_id, const StreamOptions& options) {
   if (id == 0 || context_id == 0 || streams_.contains(id)) {
     return CudaError(kCudaErrorInvalidValue, "the id of a new stream is 0 or in use");
   }
   Reclaim();
-  if (streams_.size() + retired_.size() >= kMaxStreams ||
+  // Retired streams have queues, and the pool limits those.
+  if (streams_.size() >= kMaxStreams ||
       (contexts_.size() >= kMaxContexts && !contexts_.contains(context_id))) {
     return CudaError(kCudaErrorOutOfMemory, "too many streams or contexts");
   }

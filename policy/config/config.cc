@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "policy/config/listen_address.h"
 #include "policy/config/user_range.h"
+#include "policy/session_caps.h"
 
 namespace detshare {
 namespace {
@@ -310,7 +311,7 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::contexts,
      .type = "N",
      .min = 1,
-     .max = kMaxCount,
+     .max = kMaxContexts,
      .live = true,
      .help = "Contexts"},
     {.section = "limits",
@@ -318,7 +319,7 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::streams,
      .type = "N",
      .min = 1,
-     .max = kMaxCount,
+     .max = kMaxStreams,
      .live = true,
      .help = "Streams"},
     {.section = "limits",
@@ -326,7 +327,7 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::events,
      .type = "N",
      .min = 1,
-     .max = kMaxCount,
+     .max = kMaxEvents,
      .live = true,
      .help = "Events"},
     {.section = "limits",
@@ -334,7 +335,7 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::libraries,
      .type = "N",
      .min = 1,
-     .max = kMaxCount,
+     .max = kMaxLibraries,
      .live = true,
      .help = "Loaded modules and libraries"},
     {.section = "limits",
@@ -342,7 +343,7 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::kernels,
      .type = "N",
      .min = 1,
-     .max = kMaxCount,
+     .max = kMaxKernels,
      .live = true,
      .help = "Kernels"},
     {.section = "limits",

@@ -9,11 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "policy/config/config_file.h"
 #include "policy/config/config_text.h"
 #include "policy/placement.h"
+#include "policy/session_caps.h"
 
 namespace detshare {
 namespace {
@@ -350,6 +352,22 @@ TEST_CASE("Files that other users may write, and anything but files, are refused
   TempFile wrong("[daemon]\nx = 1\n");
   CHECK_THAT(std::string(LoadConfig(wrong.path).status().message()),
              Catch::StartsWith(wrong.path + ":2:1: "));
+}
+
+TEST_CASE("A limit of a session is at most what a session may have") {
+  const std::pair<std::string, uint32_t> caps[] = {{"contexts", kMaxContexts},
+                                                   {"streams", kMaxStreams},
+                                                   {"events", kMaxEvents},
+                                                   {"libraries", kMaxLibraries},
+                                                   {"kernels", kMaxKernels}};
+  for (const auto& [key, cap] : caps) {
+    const auto problems = [&key = key](uint64_t limit) {
+      return Problems("[limits]\n" + key + " = " + std::to_string(limit) + "\n");
+    };
+    CHECK(problems(cap) == "");
+    CHECK_THAT(problems(cap + uint64_t{1}),
+               Catch::StartsWith("f:2:") && Catch::Contains(std::to_string(cap)));
+  }
 }
 
 TEST_CASE("The parser survives any bytes") {
