@@ -7,6 +7,7 @@
 #include "coroutine_runtime/durations.h"
 #include "coroutine_runtime/quota.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/session_caps.h"
 #include "policy/status_macros.h"
 #include "server/session/session_limits.h"
 
@@ -26,18 +27,15 @@ uint64_t CodeOfImage(std::span<const uint8_t> image) {
                     StableHash(part(0, kEnd), /*seed=*/image.size()));
 }
 
+static_assert(kMaxLibraries <= IdTable<int>::kMaxPlaces && kMaxKernels <= IdTable<int>::kMaxPlaces);
+
 }  // namespace
 
 CodeTable::CodeTable(const SessionLimits& limits, std::shared_ptr<Quota> tenant)
-    : limits_(limits), tenant_(std::move(tenant)) {
-  libraries_.push_back(nullptr);  // ids begin at 1
-  kernels_.push_back({});
-}
+    : limits_(limits), tenant_(std::move(tenant)) {}
 
 absl::StatusOr<QuotaCharge> CodeTable::TakeRoomForImage(uint64_t bytes) const {
-  // Unloaded libraries count as well, because ids are not reused.
-  if (libraries_.size() > limits_.libraries)
-    return CudaError(kCudaErrorOutOfMemory, "too many libraries");
+  if (loaded_ >= limits_.libraries) return CudaError(kCudaErrorOutOfMemory, "too many libraries");
   if (bytes > limits_.image_bytes - image_bytes_)
     return CudaError(kCudaErrorOutOfMemory, "too much code");
   return Quota::Take(tenant_, bytes);
@@ -51,64 +49,71 @@ absl::StatusOr<LibraryId> CodeTable::AddLibrary(SessionDevice& device,
   const uint64_t image_bytes = image.size();
   auto taken = std::make_shared<const std::vector<QuotaCharge>>(std::move(charges));
   auto loaded = std::make_unique<LoadedLibrary>();
-  // The image and its charges count until the last owner releases the library. A graph may be that
-  // owner.
+  // The library, its image and its charges count until the last owner releases the library. A graph
+  // may be that owner.
   loaded->library = std::shared_ptr<Library>(
       library.release(), [this, image_bytes, managed, taken = std::move(taken)](Library* unloaded) {
         delete unloaded;
         image_bytes_ -= image_bytes;
+        --loaded_;
       });
+  image_bytes_ += image_bytes;
+  ++loaded_;
   loaded->managed = std::move(managed);
   loaded->device = &device;
   loaded->context = context;
   loaded->code = CodeOfImage(image);
-  loaded->id = static_cast<LibraryId>(libraries_.size());
-  image_bytes_ += image_bytes;
-  libraries_.push_back(std::move(loaded));
-  return libraries_.back()->id;
+  const LibraryId id = libraries_.Add(std::move(loaded));
+  if (id == 0) return CudaError(kCudaErrorOutOfMemory, "the session has used all ids of libraries");
+  (*libraries_.Find(id))->id = id;
+  return id;
 }
 
 CodeTable::LoadedLibrary* CodeTable::FindLibrary(const SessionDevice& device, LibraryId id) {
-  if (id >= libraries_.size() || libraries_[id] == nullptr) return nullptr;
-  LoadedLibrary* const library = libraries_[id].get();
+  const std::unique_ptr<LoadedLibrary>* const found = libraries_.Find(id);
+  if (found == nullptr) return nullptr;
+  LoadedLibrary* const library = found->get();
   return library->device == &device && !library->unloading ? library : nullptr;
 }
 
 std::shared_ptr<const ManagedBlock> CodeTable::ManagedOf(LibraryId id) const {
-  return id < libraries_.size() && libraries_[id] != nullptr ? libraries_[id]->managed : nullptr;
+  const std::unique_ptr<LoadedLibrary>* const found = libraries_.Find(id);
+  return found != nullptr ? (*found)->managed : nullptr;
 }
 
 absl::StatusOr<KernelId> CodeTable::AddKernel(LoadedLibrary& library, const std::string& name) {
   if (auto known = library.kernels.find(name); known != library.kernels.end()) return known->second;
-  if (kernels_.size() > limits_.kernels)
+  if (kernels_.size() >= limits_.kernels)
     return CudaError(kCudaErrorOutOfMemory, "too many kernels");
   DETSHARE_ASSIGN_OR_RETURN(Kernel* const kernel, library.library->GetKernel(name));
   kernel->set_code(
       StableHash(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(name.data()), name.size()),
                  library.code));
-  kernels_.push_back({kernel, library.device, library.id});
-  const KernelId id = static_cast<KernelId>(kernels_.size() - 1);
+  const KernelId id = kernels_.Add({kernel, library.device, library.id});
+  if (id == 0) return CudaError(kCudaErrorOutOfMemory, "the session has used all ids of kernels");
   library.kernels.emplace(name, id);
   return id;
 }
 
 void CodeTable::RemoveLibrary(LibraryId id) {
-  if (id >= libraries_.size() || libraries_[id] == nullptr) return;
-  for (const auto& [name, kernel] : libraries_[id]->kernels) kernels_[kernel] = {};
-  libraries_[id].reset();
+  const std::unique_ptr<LoadedLibrary>* const found = libraries_.Find(id);
+  if (found == nullptr) return;
+  for (const auto& [name, kernel] : (*found)->kernels) kernels_.Remove(kernel);
+  libraries_.Remove(id);
 }
 
 void CodeTable::RemoveLibrariesOf(ContextId context) {
-  for (size_t id = 1; id < libraries_.size(); ++id) {
-    if (libraries_[id] != nullptr && libraries_[id]->context == context)
-      RemoveLibrary(static_cast<LibraryId>(id));
-  }
+  libraries_.ForEach([&](LibraryId id, const std::unique_ptr<LoadedLibrary>& library) {
+    if (library->context == context) RemoveLibrary(id);
+  });
 }
 
 std::shared_ptr<Kernel> CodeTable::ShareKernel(const SessionDevice& device, KernelId id) const {
   Kernel* const kernel = FindKernel(device, id);
   if (kernel == nullptr) return nullptr;
-  return std::shared_ptr<Kernel>(libraries_[kernels_[id].library]->library, kernel);
+  // A kernel ends before its library.
+  const std::unique_ptr<LoadedLibrary>& owner = *libraries_.Find(kernels_.Find(id)->library);
+  return std::shared_ptr<Kernel>(owner->library, kernel);
 }
 
 }  // namespace detshare

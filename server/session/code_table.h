@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/ring_abi.h"
+#include "server/session/id_table.h"
 
 namespace detshare {
 
@@ -67,8 +68,8 @@ class CodeTable {
 
   // nullptr when the device has no such kernel.
   Kernel* FindKernel(const SessionDevice& device, KernelId id) const {
-    if (id >= kernels_.size() || kernels_[id].device != &device) return nullptr;
-    return kernels_[id].kernel;
+    const LoadedKernel* const found = kernels_.Find(id);
+    return found != nullptr && found->device == &device ? found->kernel : nullptr;
   }
   // Like FindKernel(), but the result also keeps the kernel's library loaded: the kernel stays
   // usable after an unload.
@@ -76,17 +77,19 @@ class CodeTable {
 
  private:
   struct LoadedKernel {
-    Kernel* kernel = nullptr;  // null: the library was removed
+    Kernel* kernel = nullptr;
     SessionDevice* device = nullptr;
     LibraryId library = 0;
   };
 
   const SessionLimits& limits_;
   const std::shared_ptr<Quota> tenant_;
-  std::atomic<uint64_t> received_bytes_{0};                // relaxed: for reports only
-  uint64_t image_bytes_ = 0;                               // sum over the loaded libraries
-  std::vector<std::unique_ptr<LoadedLibrary>> libraries_;  // by id; null when unloaded
-  std::vector<LoadedKernel> kernels_;                      // by id
+  std::atomic<uint64_t> received_bytes_{0};  // relaxed: for reports only
+  // The libraries that have an owner, and the sum of their images.
+  uint32_t loaded_ = 0;
+  uint64_t image_bytes_ = 0;
+  IdTable<std::unique_ptr<LoadedLibrary>> libraries_;
+  IdTable<LoadedKernel> kernels_;
 };
 
 }  // namespace detshare

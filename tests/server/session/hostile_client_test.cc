@@ -5,6 +5,8 @@
 
 #include <catch2/catch.hpp>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/content_hash.h"
@@ -681,6 +683,38 @@ TEST_CASE("Code that is unloaded makes room for other code") {
   CHECK(client.Load(image) != 0);
   CHECK(client.ring->Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{1, 0}) == 0);
   CHECK(client.Load(image) != 0);
+}
+
+TEST_CASE("Only code that is loaded counts, and ids of unloaded code name nothing") {
+  TestDaemon daemon([](Daemon::Options& options) {
+    options.server.limits.libraries = 2;
+    options.server.limits.kernels = 1;
+  });
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  client.CreateStream(1);
+  std::vector<std::pair<LibraryId, KernelId>> unloaded;
+  for (int i = 0; i < 5; ++i) {
+    const LibraryId library = client.Load();
+    const LibraryId other = client.Load();
+    REQUIRE(library != 0);
+    REQUIRE(other != 0);
+    CHECK(client.Load() == 0);
+    const KernelId kernel = client.GetKernel(library, "add");
+    REQUIRE(kernel != 0);
+    CHECK(client.GetKernel(library, "add") == kernel);
+    CHECK(client.GetKernel(other, "add") == 0);
+    for (const auto& [gone, its_kernel] : unloaded) {
+      CHECK(client.GetKernel(gone, "add") == 0);
+      CHECK(client.ring->Call(Op::cuLibraryUnload, wire::cuLibraryUnload{gone, 0}) ==
+            kCudaErrorInvalidHandle);
+      CHECK(client.ring->Call(Op::cuLaunchKernelEx, client.LaunchOf(its_kernel, 1)) ==
+            kCudaErrorInvalidHandle);
+    }
+    for (const LibraryId loaded : {library, other})
+      CHECK(client.ring->Call(Op::cuLibraryUnload, wire::cuLibraryUnload{loaded, 0}) == 0);
+    unloaded.emplace_back(library, kernel);
+  }
 }
 
 }  // namespace
