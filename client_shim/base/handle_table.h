@@ -70,10 +70,17 @@ class HandleTable {
     return &slot->object;
   }
 
+  // From now on at most this many places are in use at a time.
+  void SetLimit(uint32_t limit) {
+    const std::lock_guard lock(mutex_);
+    limit_ = limit;
+  }
+
   // Returns a place for a new object, which Find does not see yet. `*index` is unique among living
-  // objects. Null if the table is full.
+  // objects. Null if the table is full or has reached its limit.
   T* Reserve(uint32_t* index) {
     const std::lock_guard lock(mutex_);
+    if (used_ - free_.size() >= limit_) return nullptr;
     if (!free_.empty()) {
       *index = free_.back();
       free_.pop_back();
@@ -154,6 +161,7 @@ class HandleTable {
   std::vector<std::unique_ptr<Slot[]>> owned_;
   std::vector<uint32_t> free_;
   uint32_t used_ = 0;
+  uint32_t limit_ = kChunkSize * kMaxChunks;
 };
 
 }  // namespace detshare::shim

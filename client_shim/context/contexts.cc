@@ -25,7 +25,14 @@ struct Primary {
 };
 Primary g_primary[kMaxDevices];
 
-void Begin(Context& context) {
+std::atomic<uint32_t> g_living{0};  // lives of contexts; relaxed: a number alone
+
+// CUDA_ERROR_OUT_OF_MEMORY at the session's limit.
+CUresult Begin(Context& context) {
+  if (g_living.fetch_add(1, std::memory_order_relaxed) >= session().object_limits().contexts) {
+    g_living.fetch_sub(1, std::memory_order_relaxed);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const DeviceInfo& device = session().device(context.device);
   for (uint32_t i = 0; i < kLimitCount; ++i) {
     context.limits[i].store(i < device.limits.size() ? device.limits[i] : 0,
@@ -35,6 +42,7 @@ void Begin(Context& context) {
   context.shared_config.store(CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE, std::memory_order_relaxed);
   // Release: publishes the stores above.
   context.id.store(NextContextId(), std::memory_order_release);
+  return CUDA_SUCCESS;
 }
 
 // Called when the context's own streams have ended.
@@ -61,6 +69,7 @@ CUresult End(Context& context) {
   RetireModules(id);
   const CUresult result =
       session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
+  g_living.fetch_sub(1, std::memory_order_relaxed);
   RetireStreamsAndEvents(id);
   Forget(context);
   // Contexts that stand for a part of this one end with it.
@@ -97,7 +106,10 @@ CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CU
   context->flags.store(flags, std::memory_order_relaxed);
   Forget(*context);
   context->green.store(0, std::memory_order_relaxed);
-  Begin(*context);
+  if (const CUresult begun = Begin(*context); begun != CUDA_SUCCESS) {
+    objects().contexts.Recycle(index);
+    return begun;
+  }
   const uint64_t value = objects().contexts.Publish(HandleKind::kContext, index);
   context->handle.store(value, std::memory_order_release);
   context->destroyable.store(value, std::memory_order_release);
@@ -172,7 +184,7 @@ CUresult RetainPrimary(uint16_t device, CUcontext* handle) {
   Context& context = PrimaryContext(device);
   if (primary.retained == 0 && context.id.load(std::memory_order_acquire) == 0) {
     context.flags.store(primary.flags.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    Begin(context);
+    if (const CUresult begun = Begin(context); begun != CUDA_SUCCESS) return begun;
   }
   ++primary.retained;
   *handle = HandleOf(context);

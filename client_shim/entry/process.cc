@@ -11,6 +11,7 @@
 #include "client_shim/memory/managed_mapping.h"
 #include "client_shim/memory/memory_pools.h"
 #include "client_shim/objects/current_context.h"
+#include "client_shim/objects/objects.h"
 #include "client_shim/transport/connection.h"
 #include "client_shim/transport/read_digest.h"
 #include "client_shim/transport/session.h"
@@ -69,6 +70,8 @@ CUresult Initialise() {
   Session* session = Session::Open(&result);
   if (session == nullptr) return result;
   CreateObjects();
+  objects().streams.SetLimit(session->object_limits().streams);
+  objects().events.SetLimit(session->object_limits().events);
   g_session = session;
   CreatePrimaryContexts();
   CreateDefaultMemoryPools();

@@ -161,6 +161,9 @@ Session* Session::Open(CUresult* result) {
 
 CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path) {
   id_ = grant.session();
+  const auto limit = [](uint32_t most) { return most != 0 ? most : UINT32_MAX; };
+  object_limits_ = {limit(grant.max_contexts()), limit(grant.max_streams()),
+                    limit(grant.max_events())};
   wait_spin_us_ = std::min<uint32_t>(grant.client_spin_us(), 10'000);
   spin_us_ = std::min<uint32_t>(wait_spin_us_, 50);
   pinned_base_ = grant.pinned_base();

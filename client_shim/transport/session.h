@@ -54,6 +54,11 @@ struct DeviceInfo {
   bool Holds(uint64_t address) const { return address - memory_base < memory_bytes; }
 };
 
+// The most objects that the session may have at a time.
+struct ObjectLimits {
+  uint32_t contexts = UINT32_MAX, streams = UINT32_MAX, events = UINT32_MAX;
+};
+
 class Session {
  public:
   // Opens the session and maps its file. Returns null on failure; *result is then what cuInit
@@ -66,6 +71,7 @@ class Session {
     return index >= 0 && static_cast<size_t>(index) < devices_.size();
   }
   const DeviceInfo& device(uint16_t index) const { return devices_[index]; }
+  const ObjectLimits& object_limits() const { return object_limits_; }
   // How long a thread polls before it sleeps, in microseconds: for a reply of the daemon (spin_us),
   // and for the GPU (wait_spin_us: now, because it depends on whether all CPUs are busy).
   uint32_t spin_us() const { return spin_us_; }
@@ -181,6 +187,7 @@ class Session {
 
   std::unique_ptr<Connection> connection_;
   uint64_t id_ = 0;
+  ObjectLimits object_limits_;
   int directory_fd_ = -1;
   SessionHeader* header_ = nullptr;
   std::unique_ptr<RingWriter> ring_;

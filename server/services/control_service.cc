@@ -16,6 +16,7 @@
 #include "server/base/logging.h"
 #include "server/base/printable.h"
 #include "server/services/control_call.h"
+#include "server/session/session_limits.h"
 #include "server/session/session_worker.h"
 
 namespace detshare {
@@ -47,6 +48,10 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
   grant.set_limited(config.pinned_quota != nullptr &&
                     config.pinned_quota->limit() != Quota::kNoLimit);
   grant.set_client_spin_us(static_cast<uint32_t>(options.client_spin_us));
+  const SessionLimits& limits = worker.limits();
+  grant.set_max_contexts(limits.contexts);
+  grant.set_max_streams(limits.streams);
+  grant.set_max_events(limits.events);
   for (const SessionConfig::OnDevice& on : config.devices) {
     const DeviceProperties& properties = on.device->properties();
     grant.set_driver_version(properties.driver_version);

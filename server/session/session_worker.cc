@@ -125,6 +125,8 @@ SessionWorker::~SessionWorker() {
   if (thread_.joinable()) thread_.join();
 }
 
+const SessionLimits& SessionWorker::limits() const { return options_->limits; }
+
 void SessionWorker::Start() {
   thread_ = std::thread([this] { Run(); });
 }

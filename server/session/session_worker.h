@@ -32,6 +32,7 @@ namespace detshare {
 
 class SessionDriver;
 struct ServerOptions;
+struct SessionLimits;
 class ThreadScheduling;
 
 // The room that the payload of a control call takes, of the session's and of the tenant's.
@@ -101,6 +102,7 @@ class SessionWorker {
   std::shared_ptr<Quota> replies() const;
 
   const SessionConfig& config() const { return config_; }
+  const SessionLimits& limits() const;
   // The rest: any thread.
   State state() const { return state_.load(std::memory_order_acquire); }
   // How long the session's work has run on since the session's end; 0: none does.

@@ -36,6 +36,22 @@ TEST_CASE("A handle finds its object until the object is retired, and never agai
   CHECK(table.Find(HandleKind::kStream, next)->value == 8);
 }
 
+TEST_CASE("A table at its limit has no place until one is given back") {
+  HandleTable<Thing> table;
+  table.SetLimit(2);
+  uint32_t first, second, third;
+  const uint64_t handle = Make(table, 1, &first);
+  REQUIRE(table.Reserve(&second) != nullptr);
+  CHECK(table.Reserve(&third) == nullptr);
+  REQUIRE(table.Retire(handle));
+  CHECK(table.Reserve(&third) == nullptr);
+  table.Recycle(first);
+  CHECK(table.Reserve(&third) != nullptr);
+  table.Recycle(second);
+  table.SetLimit(1);
+  CHECK(table.Reserve(&second) == nullptr);
+}
+
 TEST_CASE("A handle of another kind is not found") {
   HandleTable<Thing> table;
   uint32_t index;

@@ -288,6 +288,42 @@ int Reset() {
   return Compute(1);
 }
 
+// ---- limits of a session
+
+// Makes objects until the daemon allows no more, and uses CUDA on. Prints how many of each kind
+// there were beside the default stream and the primary context.
+int Limits() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  const auto create = reinterpret_cast<decltype(&cuCtxCreate_v4)>(dlsym(driver, "cuCtxCreate_v4"));
+  const auto destroy = reinterpret_cast<decltype(&cuCtxDestroy)>(dlsym(driver, "cuCtxDestroy_v2"));
+  if (create == nullptr || destroy == nullptr) return 1;
+  if (Compute(1) != 0) return 1;  // makes the default stream
+  std::vector<cudaStream_t> streams;
+  cudaStream_t stream;
+  cudaError_t refused;
+  while ((refused = cudaStreamCreate(&stream)) == cudaSuccess) streams.push_back(stream);
+  std::printf("streams %zu %s\n", streams.size(), cudaGetErrorName(refused));
+  Check(cudaStreamDestroy(streams.back()));
+  Check(cudaStreamCreate(&streams.back()));
+  for (const cudaStream_t made : streams) Check(cudaStreamDestroy(made));
+  std::vector<cudaEvent_t> events;
+  cudaEvent_t event;
+  while ((refused = cudaEventCreate(&event)) == cudaSuccess) events.push_back(event);
+  std::printf("events %zu %s\n", events.size(), cudaGetErrorName(refused));
+  for (const cudaEvent_t made : events) Check(cudaEventDestroy(made));
+  std::vector<CUcontext> contexts;
+  CUcontext context;
+  CUresult full;
+  while ((full = create(&context, nullptr, 0, 0)) == CUDA_SUCCESS) contexts.push_back(context);
+  std::printf("contexts %zu %d\n", contexts.size(), full);
+  for (; !contexts.empty(); contexts.pop_back()) {
+    if (destroy(contexts.back()) != CUDA_SUCCESS) return 1;
+  }
+  Check(cudaSetDevice(0));
+  cudaGetLastError();
+  return Compute(2);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -313,6 +349,7 @@ int main(int argc, char** argv) {
   if (what == "devices") return Devices();
   if (what == "every-device") return EveryDevice();
   if (what == "reset") return Reset();
+  if (what == "limits") return Limits();
   std::fprintf(stderr, "unknown: %s\n", what.c_str());
   return 2;
 }

@@ -1,9 +1,12 @@
 // The ends of programs and daemons, and what they leave behind.
 #include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <memory>
+#include <string>
 
 #include "tests/client_shim/e2e/harness.h"
 
@@ -199,6 +202,24 @@ TEST_CASE("A reset of the device begins with fresh variables") {
   const Outcome outcome = Run({ClientProgram(), "reset"}, daemon.Environment());
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.out.rfind("counter 42\ncounter 42\n", 0) == 0);
+}
+
+TEST_CASE("Objects beyond a limit are refused, and the program goes on") {
+  char file[] = "/tmp/detshare-limits-XXXXXX";
+  const int fd = mkstemp(file);
+  REQUIRE(fd >= 0);
+  const std::string text = "[limits]\nstreams = 10\nevents = 20\ncontexts = 3\n";
+  REQUIRE(write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  close(fd);
+  {
+    Daemon daemon({"--config", file});
+    const Outcome outcome = Run({ClientProgram(), "limits"}, daemon.Environment());
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.out, Catch::Contains("streams 9 cudaErrorMemoryAllocation\n"
+                                            "events 20 cudaErrorMemoryAllocation\n"
+                                            "contexts 2 2\n"));
+  }
+  unlink(file);
 }
 
 }  // namespace
