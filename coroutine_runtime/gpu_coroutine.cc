@@ -51,7 +51,7 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       parking_(parking),
       fences_(space),
       binding_(device, space, [this](bool urgent) { return GroupComplete(urgent); }),
-      order_(device, space, queues, fences_, binding_, parking, counters_),
+      order_(device, space, queues, fences_, binding_, parking, counters_, streams_),
       timer_(device, binding_),
       account_(device, space, binding_, order_, parking, timer_),
       hold_(device, binding_),

@@ -37,6 +37,7 @@ struct LogicalStream {
   // One for each partition and urgency that the stream has run with.
   absl::InlinedVector<PooledQueue, 2> queues;
   std::unique_ptr<Marker> marker;  // made with the first queue
+  bool resigned = false;           // gave its queues back; the marker is behind all of its work
   bool dirty = false;              // has operations that the legacy stream has not waited for
   uint64_t seen_legacy = 0;        // the legacy operation that the stream has waited for
   uint64_t seen_barrier = 0;       // the barrier of StreamOrder that the stream has waited for
@@ -45,6 +46,7 @@ struct LogicalStream {
   uint64_t entries = 0;            // calls that may have added work
   FencePoint observed;             // behind all work of the first `observed_entries` entries
   uint64_t observed_entries = 0;
+  uint64_t fenced_entries = 0;  // `fence` is behind all work of so many entries
 
   // ---- WorkAccount
   struct {

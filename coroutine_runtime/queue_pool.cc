@@ -34,18 +34,26 @@ int QueuePool::Clamp(int priority) const {
       std::max(properties.greatest_stream_priority, properties.least_stream_priority));
 }
 
-absl::StatusOr<std::unique_ptr<Queue>> QueuePool::Acquire(Partition& partition, int priority) {
+absl::StatusOr<std::unique_ptr<Queue>> QueuePool::Acquire(Partition& partition, int priority,
+                                                          int held) {
   priority = Clamp(priority);
   std::unique_ptr<Queue> other;  // makes room for the new one
   {
     MutexLock lock(&mutex_);
+    if (in_use_ >= limit_)
+      return CudaError(kCudaErrorOutOfMemory, "all physical streams of the device are in use");
+    if (held >= limit_ - in_use_) {
+      return CudaError(
+          kCudaErrorOutOfMemory,
+          "the program has work in its share of the device's physical streams: wait for "
+          "some of the work, or use fewer streams");
+    }
+    ++in_use_;
     if (std::unique_ptr<Queue> queue = TakeLast(idle_[{&partition, priority}])) return queue;
     if (existing_ >= limit_) {
       for (auto& [use, idle] : idle_) {
         if (other == nullptr) other = TakeLast(idle);
       }
-      if (other == nullptr)
-        return CudaError(kCudaErrorOutOfMemory, "all physical streams of the device are in use");
     } else {
       ++existing_;
     }
@@ -55,12 +63,14 @@ absl::StatusOr<std::unique_ptr<Queue>> QueuePool::Acquire(Partition& partition, 
   if (!queue.ok()) {
     MutexLock lock(&mutex_);
     --existing_;
+    --in_use_;
   }
   return queue;
 }
 
 void QueuePool::Release(Partition& partition, int priority, std::unique_ptr<Queue> queue) {
   MutexLock lock(&mutex_);
+  --in_use_;
   idle_[{&partition, Clamp(priority)}].push_back(std::move(queue));
 }
 
@@ -69,6 +79,7 @@ void QueuePool::Discard(std::unique_ptr<Queue> queue) {
   queue.reset();
   MutexLock lock(&mutex_);
   --existing_;
+  --in_use_;
 }
 
 absl::Status QueuePool::Prepare(Partition& partition, int priority, int count) {
@@ -85,41 +96,48 @@ absl::Status QueuePool::Prepare(Partition& partition, int priority, int count) {
 
 absl::StatusOr<PooledQueue> PooledQueue::Acquire(QueuePool& pool, Partition& partition,
                                                  int priority, AddressSpace& space,
-                                                 Parking& parking) {
-  absl::StatusOr<std::unique_ptr<Queue>> queue = pool.Acquire(partition, priority);
+                                                 Parking& parking, int* held) {
+  absl::StatusOr<std::unique_ptr<Queue>> queue =
+      pool.Acquire(partition, priority, held != nullptr ? *held : 0);
   if (!queue.ok()) return queue.status();
   (*queue)->Serve(space);
   PooledQueue loan;
   loan.pool_ = &pool;
   loan.partition_ = &partition;
   loan.priority_ = priority;
+  loan.held_ = held;
+  if (held != nullptr) ++*held;
   loan.queue_ = parking.Open(pool.device(), *std::move(queue));
   return loan;
 }
 
 PooledQueue& PooledQueue::operator=(PooledQueue&& other) noexcept {
   if (this != &other) {
-    if (queue_ != nullptr) pool_->Discard(std::move(queue_));
+    Discard();
     pool_ = other.pool_;
     partition_ = other.partition_;
     priority_ = other.priority_;
+    held_ = other.held_;
     queue_ = std::move(other.queue_);
   }
   return *this;
 }
 
-PooledQueue::~PooledQueue() {
-  if (queue_ != nullptr) pool_->Discard(std::move(queue_));
+PooledQueue::~PooledQueue() { Discard(); }
+
+void PooledQueue::Discard() {
+  if (queue_ == nullptr) return;
+  pool_->Discard(std::move(queue_));
+  if (held_ != nullptr) --*held_;
 }
 
 void PooledQueue::ReturnIdle() {
   if (queue_ == nullptr) return;
-  if (std::unique_ptr<Queue> queue = queue_->Close()) {
-    pool_->Release(*partition_, priority_, std::move(queue));
-    queue_ = nullptr;
-  } else {
-    pool_->Discard(std::move(queue_));
-  }
+  std::unique_ptr<Queue> queue = queue_->Close();
+  if (queue == nullptr) return Discard();
+  pool_->Release(*partition_, priority_, std::move(queue));
+  queue_ = nullptr;
+  if (held_ != nullptr) --*held_;
 }
 
 }  // namespace detshare

@@ -1,4 +1,7 @@
 // Physical queues of one device, kept for reuse because creating one is slow.
+//
+// All sessions of the process share them. No session gets more than half of what the others leave, so
+// that one session cannot take the last ones.
 #pragma once
 
 #include <map>
@@ -29,8 +32,9 @@ class QueuePool {
 
   // Returns an idle queue of `partition`. Priorities (QueuePriority()) outside the device's range
   // are clamped, as CUDA does. At the limit, an idle queue of another partition or priority makes room.
-  // ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) if all queues are in use.
-  absl::StatusOr<std::unique_ptr<Queue>> Acquire(Partition& partition, int priority);
+  // ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) if all queues are in use, or if no more than `held`
+  // are free: so many has the session for its streams already.
+  absl::StatusOr<std::unique_ptr<Queue>> Acquire(Partition& partition, int priority, int held = 0);
   // Takes back a queue that has no queued work any more. The next user may be another session,
   // which must not wait for that work.
   void Release(Partition& partition, int priority, std::unique_ptr<Queue> queue);
@@ -46,6 +50,7 @@ class QueuePool {
   const int limit_;
   Mutex mutex_;
   int existing_ ABSL_GUARDED_BY(mutex_) = 0;
+  int in_use_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::pair<Partition*, int>, std::vector<std::unique_ptr<Queue>>> idle_
       ABSL_GUARDED_BY(mutex_);
 };
@@ -57,10 +62,13 @@ class QueuePool {
 class PooledQueue {
  public:
   PooledQueue() = default;
-  // For the session of `space`, whose parked work `parking` keeps. Errors are those of QueuePool::Acquire().
+  // For the session of `space`, whose parked work `parking` keeps. `held` counts the session's queues for
+  // streams, this one included until it is given back, and outlives it; null: it is not counted. Errors
+  // are those of QueuePool::Acquire().
   static absl::StatusOr<PooledQueue> Acquire(QueuePool& pool, Partition& partition, int priority,
-                                             AddressSpace& space, Parking& parking);
-  PooledQueue(PooledQueue&&) = default;
+                                             AddressSpace& space, Parking& parking,
+                                             int* held = nullptr);
+  PooledQueue(PooledQueue&& other) noexcept = default;
   PooledQueue& operator=(PooledQueue&& other) noexcept;
   ~PooledQueue();
 
@@ -72,9 +80,12 @@ class PooledQueue {
   Queue* get() const { return queue_.get(); }
 
  private:
+  void Discard();
+
   QueuePool* pool_ = nullptr;
   Partition* partition_ = nullptr;
   int priority_ = 0;
+  int* held_ = nullptr;
   std::unique_ptr<ParkingQueue> queue_;
 };
 

@@ -1,12 +1,20 @@
 #include "coroutine_runtime/stream_order.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "policy/status_macros.h"
 
 namespace detshare {
+namespace {
+
+// So many queues a session keeps for its streams, whether they have work or not.
+constexpr int kKeptQueues = 256;
+
+}  // namespace
 
 absl::StatusOr<Queue*> StreamOrder::Prepare(LogicalStream& stream, Partition& partition) {
+  prepared_ = &stream;
   return Enter(stream, partition, Use::kOperate);
 }
 
@@ -83,14 +91,8 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
     if (queue.partition() == &partition && queue.priority() == priority) target = queue.get();
   }
   if (target == nullptr) {
-    const auto acquire = [&] {
-      return PooledQueue::Acquire(queues_, partition, priority, space_, parking_);
-    };
-    absl::StatusOr<PooledQueue> queue = acquire();
-    // Where there are no more, the stream needs none in the partitions that it has left.
-    if (!queue.ok() && stream.ReturnIdleQueues()) queue = acquire();
-    DETSHARE_RETURN_IF_ERROR(queue.status());
-    stream.queues.push_back(*std::move(queue));
+    DETSHARE_ASSIGN_OR_RETURN(PooledQueue queue, AcquireQueue(stream, partition, priority));
+    stream.queues.push_back(std::move(queue));
     target = stream.queues.back().get();
   }
   if (stream.marker == nullptr) {
@@ -103,6 +105,10 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
   if (stream.queue != nullptr && stream.queue != target && !(other_group && stream.queue->Idle())) {
     DETSHARE_RETURN_IF_ERROR(stream.queue->Record(*stream.marker));
     DETSHARE_RETURN_IF_ERROR(target->Wait(*stream.marker));
+  }
+  if (stream.resigned) {
+    DETSHARE_RETURN_IF_ERROR(target->Wait(*stream.marker));
+    stream.resigned = false;
   }
   const bool moved = stream.queue != nullptr && stream.partition != &partition;
   const TraceEvent::Migration cause = !other_group ? TraceEvent::kOtherPartition
@@ -117,6 +123,63 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
   if (binding_.traced()) [[unlikely]]
     TracePoint(*binding_.entity(), TraceEvent::Kind::kMigration, stream, cause);
   return absl::OkStatus();
+}
+
+absl::StatusOr<PooledQueue> StreamOrder::AcquireQueue(LogicalStream& stream, Partition& partition,
+                                                      int priority) {
+  const auto acquire = [&] {
+    return PooledQueue::Acquire(queues_, partition, priority, space_, parking_, &held_);
+  };
+  if (held_ >= std::max(take_back_at_, kKeptQueues)) {
+    TakeBackQueues(stream);
+  }
+  absl::StatusOr<PooledQueue> queue = acquire();
+  // Where there are no more, the stream needs none in the partitions that it has left.
+  if (!queue.ok() && stream.ReturnIdleQueues()) queue = acquire();
+  if (!queue.ok()) {
+    TakeBackQueues(stream);
+    queue = acquire();
+  }
+  return queue;
+}
+
+bool StreamOrder::Complete(LogicalStream& stream) {
+  const auto idle = [](const PooledQueue& queue) { return queue.get()->Idle(); };
+  if (std::all_of(stream.queues.begin(), stream.queues.end(), idle)) return true;
+  if (!stream.fence || stream.fenced_entries != stream.entries) {
+    if (!stream.fence) {
+      absl::StatusOr<FenceLease> fence = fences_.Acquire();
+      if (!fence.ok()) return false;
+      stream.fence = *std::move(fence);
+    }
+    const uint64_t value = stream.fence.Next();
+    if (!stream.queue->WriteFence(space_, stream.fence.fence(), value).ok()) return false;
+    stream.fenced_entries = stream.entries;
+  }
+  return stream.fence.point().reached();
+}
+
+void StreamOrder::TakeBackQueues(const LogicalStream& stream) {
+  if (!space_.fault().ok()) return;
+  for (const auto& [id, context] : streams_.contexts()) {
+    for (LogicalStream* const other : context->streams) {
+      // Retired streams give their queues back themselves, and a context has one legacy stream.
+      if (other->queue == nullptr || other->retired || other->legacy || other == &stream ||
+          other == prepared_ || !Complete(*other) || !other->queue->Record(*other->marker).ok()) {
+        continue;
+      }
+      other->ReturnQueues();
+      other->queues.clear();
+      other->peers.clear();
+      other->queue = nullptr;
+      other->partition = nullptr;
+      other->resigned = true;
+      other->uncollected = false;
+      if (std::exchange(other->dirty, false)) std::erase(context->dirty, other);
+    }
+  }
+  // As many again before the next look, so that looks cost little for each queue.
+  take_back_at_ = 2 * held_;
 }
 
 absl::Status StreamOrder::OrderWithLegacy(LogicalStream& stream, Use use) {
@@ -183,7 +246,10 @@ absl::Status StreamOrder::SignalContext(LogicalContext& context, std::atomic<uin
       fence->store(value, std::memory_order_release);
       return absl::OkStatus();
     }
-    if (used == 1 && !only->retired) return only->queue->WriteFence(space_, fence, value);
+    if (used == 1 && !only->retired) {
+      only->fenced_entries = 0;  // the stream's fence is before this one
+      return only->queue->WriteFence(space_, fence, value);
+    }
   }
   // Once there is a collector, collectors write every fence, so that the fences of one context are
   // written in order.

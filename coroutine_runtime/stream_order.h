@@ -22,11 +22,14 @@
 // barrier of the session on the device is a marker directly behind the last such copy. A stream waits
 // for it once, before its next operation.
 //
+// A session has the queues of few streams for streams that have no work: beyond that, such streams give
+// theirs back, and get others with their next operations.
+//
 // A call that only observes a stream waits for the stream's work, and adds no operation to the
 // order: no other stream waits for it later.
 //
 // Ownership: owns nothing. All arguments of the constructor outlive the object. Threading: the
-// coroutine's thread. No call waits for the GPU. Calls for a stream that has run on the partition
+// coroutine's thread. No call waits for the GPU. Calls for a stream that has a queue on the partition
 // and has its fence neither allocate nor lock.
 //
 // Errors: the space's fault if there is one, then the error of parked work, otherwise the device's.
@@ -45,20 +48,23 @@
 #include "coroutine_runtime/operation_counters.h"
 #include "coroutine_runtime/parking.h"
 #include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/stream_table.h"
 
 namespace detshare {
 
 class StreamOrder {
  public:
   StreamOrder(Device& device, AddressSpace& space, QueuePool& queues, FencePool& fences,
-              const Binding& binding, Parking& parking, OperationCounters& counters)
+              const Binding& binding, Parking& parking, OperationCounters& counters,
+              const StreamTable& streams)
       : device_(device),
         space_(space),
         queues_(queues),
         fences_(fences),
         binding_(binding),
         parking_(parking),
-        counters_(counters) {}
+        counters_(counters),
+        streams_(streams) {}
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
 
@@ -94,6 +100,13 @@ class StreamOrder {
 
   absl::StatusOr<Queue*> Enter(LogicalStream& stream, Partition& partition, Use use);
   absl::Status Migrate(LogicalStream& stream, Partition& partition);
+  absl::StatusOr<PooledQueue> AcquireQueue(LogicalStream& stream, Partition& partition,
+                                           int priority);
+  // Gives back the queues of streams whose work is complete, except `stream` and the stream that was
+  // prepared last, whose operation may not be submitted yet.
+  void TakeBackQueues(const LogicalStream& stream);
+  // Whether all of the stream's work is complete. Puts a fence behind it if the device does not say.
+  bool Complete(LogicalStream& stream);
   absl::Status OrderWithLegacy(LogicalStream& stream, Use use);
   absl::Status AwaitBarrier(LogicalStream& stream);
   // Makes the context's collector one of the session's time-slice group.
@@ -107,9 +120,14 @@ class StreamOrder {
   FencePool& fences_;
   const Binding& binding_;
   Parking& parking_;
-  OperationCounters& counters_;      // of moves of streams from one partition to another
-  std::unique_ptr<Marker> barrier_;  // made for the first one
-  uint64_t barriers_ = 0;            // number of the present one
+  OperationCounters& counters_;  // of moves of streams from one partition to another
+  const StreamTable& streams_;
+  int held_ = 0;  // queues of the streams
+  int take_back_at_ =
+      0;  // how many queues the streams have when streams without work are looked for
+  const LogicalStream* prepared_ = nullptr;  // only compared: the stream may be gone
+  std::unique_ptr<Marker> barrier_;          // made for the first one
+  uint64_t barriers_ = 0;                    // number of the present one
 };
 
 }  // namespace detshare

@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "tests/coroutine_runtime/fake_device.h"
 
@@ -71,7 +72,7 @@ TEST_CASE_METHOD(GpuCoroutineFixture,
 
 TEST_CASE_METHOD(GpuCoroutineFixture,
                  "A stream does without idle queues of other partitions when there are no more") {
-  QueuePool few(device, /*limit=*/2);
+  QueuePool few(device, /*limit=*/4);  // of which one session gets two
   coroutine = *GpuCoroutine::Create(device, *space, few, parking);
   Stream(1);
   for (Partition* const partition : {&device.whole(), low.get(), high.get(), low.get()}) {
@@ -89,6 +90,64 @@ TEST_CASE_METHOD(GpuCoroutineFixture,
   CHECK(Launch(1).ok());
   device.RunAll();
   CHECK(device.operations.back().before == History{0, 1, 2, 3, 4, 5});
+  coroutine.reset();
+}
+
+TEST_CASE_METHOD(GpuCoroutineFixture, "Streams without work give their queues to other streams") {
+  constexpr StreamId kLegacy = 100, kStreams = 40;
+  QueuePool few(device, /*limit=*/8);
+  coroutine = *GpuCoroutine::Create(device, *space, few, parking);
+  Stream(kLegacy, {.legacy_default = true});
+  for (StreamId id = 1; id <= kStreams; ++id) Stream(id, {.non_blocking = id % 2 == 0});
+  std::vector<size_t> last(kStreams + 1);
+  const auto launch = [&](StreamId id) {
+    REQUIRE(Launch(id).ok());
+    const size_t number = device.operations.size() - 1;
+    if (number >= kStreams) CHECK(device.operations[number].before.contains(last[id]));
+    last[id] = number;
+  };
+  for (int round = 0; round < 3; ++round) {
+    for (StreamId id = 1; id <= kStreams; ++id) {
+      launch(id);
+      device.RunAll();
+    }
+  }
+  CHECK(device.queues_made <= 8);
+  // The legacy stream and the client wait for streams with and without queues.
+  REQUIRE(Launch(kLegacy).ok());
+  for (StreamId id = 1; id <= kStreams; ++id) REQUIRE(coroutine->Signal(id, &fences[0], id).ok());
+  REQUIRE(coroutine->SignalContext(kOwnContext, &fences[1], 1).ok());
+  device.RunAll();
+  CHECK(fences[1] == 1);
+  for (StreamId id = 1; id <= kStreams; ++id) REQUIRE(coroutine->DestroyStream(id).ok());
+  device.RunAll();
+  coroutine.reset();
+}
+
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "A session with work in many streams leaves queues to others") {
+  QueuePool few(device, /*limit=*/16);
+  coroutine = *GpuCoroutine::Create(device, *space, few, parking);
+  const std::unique_ptr<AddressSpace> other_space =
+      *device.CreateAddressSpace(2ull << 40, 1ull << 40);
+  std::unique_ptr<GpuCoroutine> other = *GpuCoroutine::Create(device, *other_space, few, parking);
+  StreamId refused = 0;
+  for (StreamId id = 1; id <= 20 && refused == 0; ++id) {
+    Stream(id);
+    const absl::Status launched = Launch(id);
+    if (launched.ok()) continue;
+    CHECK(CudaResultOf(launched) == kCudaErrorOutOfMemory);
+    refused = id;
+  }
+  CHECK(refused == 9);  // the session has half of the pool
+  for (StreamId id = 1; id <= 4; ++id) {
+    REQUIRE(other->CreateStream(id, kOwnContext, {}).ok());
+    CHECK(other->Launch(id, kernel, {}, {}).ok());
+  }
+  device.RunAll();
+  CHECK(Launch(refused).ok());
+  device.RunAll();
+  other.reset();
   coroutine.reset();
 }
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tests/coroutine_runtime/fake_device.h"
 
@@ -49,6 +50,25 @@ TEST_CASE_METHOD(LimitedPool, "At the limit, an idle queue of another use makes 
   CHECK(Acquire(-2) == nullptr);
   Release(-2, std::move(first));
   CHECK(Acquire(0) != nullptr);
+}
+
+TEST_CASE("Who holds queues gets another one only while more are free") {
+  FakeDevice device;
+  QueuePool pool(device, /*limit=*/8);
+  std::vector<std::unique_ptr<Queue>> mine, theirs;
+  const auto fill = [&](std::vector<std::unique_ptr<Queue>>* queues) {
+    for (;;) {
+      absl::StatusOr<std::unique_ptr<Queue>> queue =
+          pool.Acquire(device.whole(), 0, static_cast<int>(queues->size()));
+      if (!queue.ok()) return queues->size();
+      queues->push_back(*std::move(queue));
+    }
+  };
+  CHECK(fill(&mine) == 4);
+  CHECK(fill(&theirs) == 2);
+  CHECK(pool.Acquire(device.whole(), 0).ok());
+  for (std::unique_ptr<Queue>& queue : mine) pool.Release(device.whole(), 0, std::move(queue));
+  CHECK(fill(&theirs) > 2);
 }
 
 }  // namespace
