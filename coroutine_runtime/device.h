@@ -546,10 +546,12 @@ class Device {
   // set the value through the low 32 bits of the id. Graphs of one session may share these bits,
   // because CUDA numbers the handles of each graph separately. `sibling` is another id for the same
   // graph, or 0. Only one executable graph at a time may use the ids for one graph, and it uses no
-  // other ids. The value lives as long as the space. CUDA_ERROR_NOT_SUPPORTED on devices without
-  // conditional nodes.
+  // other ids. CUDA_ERROR_NOT_SUPPORTED on devices without conditional nodes.
   virtual absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
                                                         bool assign_default, uint64_t sibling);
+  // The id names no value from now on, and no later value. Executable graphs that have it keep the
+  // value until their launches are complete. Ids that nobody ends live as long as the space.
+  virtual void EndGraphCondition(AddressSpace& space, uint64_t id) {}
 
   struct Memory {
     uint64_t free = 0, total = 0;

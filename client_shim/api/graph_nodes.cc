@@ -92,7 +92,7 @@ bool UsesConditional(const Graph& graph, uint64_t condition) {
 
 // The id of a handle that was made for the graph or for a graph inside it. 0: there is none.
 uint64_t AnyConditional(const Graph& graph) {
-  if (!graph.conditionals.empty()) return graph.conditionals.front();
+  if (!graph.conditionals.empty()) return graph.conditionals.front()->id;
   for (const auto& node : graph.nodes) {
     const auto* conditional = std::get_if<ConditionalNode>(&node->body);
     if (conditional != nullptr) return conditional->condition;
@@ -116,8 +116,10 @@ CUresult AddConditional(CUgraphNode* handle, const NodePlace& place,
   const Graph* graph = FindGraph(place.graph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (const Graph* above = graph; above != nullptr; above = above->parent) {
-    for (const uint64_t made : above->conditionals) {
-      if (static_cast<uint32_t>(made) == params->handle) body.condition = made;
+    for (const auto& made : above->conditionals) {
+      if (static_cast<uint32_t>(made->id) != params->handle) continue;
+      body.condition = made->id;
+      body.owner = made;
     }
   }
   if (body.condition == 0 || UsesConditional(RootOf(*graph), body.condition))
@@ -559,6 +561,14 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
     if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
     args.sibling = AnyConditional(RootOf(*graph));
   }
+  // Make room for the new handle.
+  for (const EndedConditional& ended : TakeEndedConditionals()) {
+    wire::cuGraphConditionalHandleCreate end{};
+    end.flags = wire::kEndConditional;
+    end.sibling = ended.id;
+    session().Submit(Op::cuGraphConditionalHandleCreate, ended.context.device, ended.context.id,
+                     end);
+  }
   std::string bytes;
   result = session().CallControl(Op::cuGraphConditionalHandleCreate, context.device, context.id,
                                  &args, sizeof(args), {}, &bytes);
@@ -566,10 +576,11 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
   wire::cuGraphConditionalHandleCreate_Reply reply;
   if (bytes.size() != sizeof(reply)) return CUDA_ERROR_UNKNOWN;
   std::memcpy(&reply, bytes.data(), sizeof(reply));
+  auto made = std::make_shared<const Conditional>(context, reply.id);
   const std::lock_guard lock(GraphMutex());
   Graph* graph = FindGraph(hGraph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  graph->conditionals.push_back(reply.id);
+  graph->conditionals.push_back(std::move(made));
   *pHandle_out = static_cast<uint32_t>(reply.id);
   return CUDA_SUCCESS;
 }

@@ -146,15 +146,18 @@ struct cuGraphExecDestroy {
 };
 
 // Transport: control. One conditional node uses the handle. Kernels pass its value to
-// cudaGraphSetConditional. The handle lives as long as the context. All handles in an executable
-// graph were made for the same graph.
+// cudaGraphSetConditional. The handle lives as long as the context, unless the client ends it
+// earlier. All handles in an executable graph were made for the same graph.
 struct cuGraphConditionalHandleCreate {
   ContextId context;
   uint32_t default_value;
-  uint32_t flags;  // CU_GRAPH_COND_ASSIGN_DEFAULT or 0
+  uint32_t flags;  // CU_GRAPH_COND_ASSIGN_DEFAULT or 0, or kEndConditional
   uint32_t reserved;
   uint64_t sibling;  // the id of another handle of the same graph; 0: this is the graph's first
 };
+// Instead of a new handle: ends the handle with the id `sibling`, if there is one. No executable
+// graph has it any more. There is no body of a reply.
+inline constexpr uint32_t kEndConditional = 1u << 31;
 struct cuGraphConditionalHandleCreate_Reply {
   uint64_t id;  // unique in the session; the program's handle is its low 32 bits
 };

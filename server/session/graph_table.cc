@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "coroutine_runtime/device.h"
 #include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "server/session/session_device.h"
 #include "server/session/session_limits.h"
 
 namespace detshare {
@@ -69,14 +71,28 @@ void GraphTable::RemoveContext(ContextId context) {
     SetBytes(bytes_ - entry.second.graph->bytes());
     return true;
   });
+  absl::erase_if(conditions_, [context](const auto& entry) {
+    if (entry.second != context) return false;
+    const auto& [device, id] = entry.first;
+    device->device->EndGraphCondition(*device->space, id);
+    return true;
+  });
 }
 
-absl::Status GraphTable::CountCondition() {
-  if (conditions_ >= limits_.graph_conditions) {
+absl::StatusOr<uint64_t> GraphTable::CreateCondition(SessionDevice& device, ContextId context,
+                                                     uint32_t default_value, bool assign_default,
+                                                     uint64_t sibling) {
+  if (conditions_.size() >= limits_.graph_conditions) {
     return CudaError(kCudaErrorOutOfMemory, "too many conditional handles");
   }
-  ++conditions_;
-  return absl::OkStatus();
+  const absl::StatusOr<uint64_t> id =
+      device.device->CreateGraphCondition(*device.space, default_value, assign_default, sibling);
+  if (id.ok()) conditions_.insert_or_assign({&device, *id}, context);
+  return id;
+}
+
+void GraphTable::EndCondition(SessionDevice& device, uint64_t id) {
+  if (conditions_.erase({&device, id}) != 0) device.device->EndGraphCondition(*device.space, id);
 }
 
 }  // namespace detshare

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coroutine_runtime/quota.h"
 #include "proto/ring_abi.h"
 
@@ -37,10 +39,16 @@ class GraphTable {
   GpuGraph* Find(const SessionDevice& device, GraphId id) const;
   // Returns whether the device had the graph.
   bool Remove(const SessionDevice& device, GraphId id);
+  // Ends the context's graphs and conditional handles.
   void RemoveContext(ContextId context);
-  // Counts a new conditional handle. Handles stay until the session ends.
-  // CUDA_ERROR_OUT_OF_MEMORY at the limit.
-  absl::Status CountCondition();
+
+  // Creates a conditional handle in the context, and returns its id. `sibling`: as in
+  // Device::CreateGraphCondition(). CUDA_ERROR_OUT_OF_MEMORY at the limit.
+  absl::StatusOr<uint64_t> CreateCondition(SessionDevice& device, ContextId context,
+                                           uint32_t default_value, bool assign_default,
+                                           uint64_t sibling);
+  // Ends a handle. Does nothing if the device has none of that id.
+  void EndCondition(SessionDevice& device, uint64_t id);
 
  private:
   struct LoadedGraph {
@@ -58,7 +66,8 @@ class GraphTable {
   QuotaCharge charge_;  // bytes_
   absl::flat_hash_map<GraphId, LoadedGraph> graphs_;
   uint64_t bytes_ = 0;  // sum of GpuGraph::bytes()
-  uint32_t conditions_ = 0;
+  // The contexts of the conditional handles.
+  absl::flat_hash_map<std::pair<SessionDevice*, uint64_t>, ContextId> conditions_;
 };
 
 }  // namespace detshare

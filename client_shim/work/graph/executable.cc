@@ -121,12 +121,12 @@ CUresult FindPlaceOfWork(const Graph& graph, GraphExec& exec, const GraphNode** 
   return CUDA_SUCCESS;
 }
 
-bool ConditionalsUsed(const Graph& graph, const std::vector<uint64_t>& conditions) {
-  for (const uint64_t condition : conditions) {
+bool ConditionalsUsed(const Graph& graph) {
+  for (const auto& made : graph.conditionals) {
     bool used = false;
     ForEachNode(graph, [&](const GraphNode& node) {
       const auto* conditional = std::get_if<ConditionalNode>(&node.body);
-      used = used || (conditional != nullptr && conditional->condition == condition);
+      used = used || (conditional != nullptr && conditional->condition == made->id);
     });
     if (!used) return false;
   }
@@ -401,6 +401,7 @@ void AdoptIdentity(Graph& before, Graph& after) {
     if (auto* conditional = std::get_if<ConditionalNode>(&is.body)) {
       const auto& old = std::get<ConditionalNode>(was.body);
       conditional->condition = old.condition;
+      conditional->owner = old.owner;
       for (size_t j = 0; j < old.bodies.size(); ++j)
         AdoptIdentity(*old.bodies[j], *conditional->bodies[j]);
     }
@@ -688,7 +689,7 @@ CUresult Instantiate(CUgraph handle, uint64_t flags, CUgraphExec* made, CUgraphN
     // Its memory and its conditional values exist only once.
     if (graph->executables != 0 && HasMemoryNodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
     if (graph->executables != 0 && HasConditionalNodes(*graph)) return CUDA_ERROR_INVALID_VALUE;
-    if (!ConditionalsUsed(*graph, graph->conditionals)) {
+    if (!ConditionalsUsed(*graph)) {
       *why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
       return CUDA_ERROR_INVALID_VALUE;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <queue>
+#include <utility>
 
 #include "client_shim/work/graph/graph_memory.h"
 #include "client_shim/work/graph/memory_reuse.h"
@@ -20,6 +21,8 @@ struct Slot {
 struct Tables {
   HandleTable<Slot<Graph>> graphs;
   HandleTable<Slot<GraphNode>> nodes;
+  std::mutex ended_mutex;  // guards the next field
+  std::vector<EndedConditional> ended_conditionals;
 };
 Tables& tables() {
   static Tables* const all = new Tables;
@@ -108,6 +111,16 @@ std::mutex& GraphMutex() {
 }
 
 GraphNode::~GraphNode() { EndHandle(tables().nodes, handle); }
+
+Conditional::~Conditional() {
+  const std::lock_guard lock(tables().ended_mutex);
+  tables().ended_conditionals.push_back({context, id});
+}
+
+std::vector<EndedConditional> TakeEndedConditionals() {
+  const std::lock_guard lock(tables().ended_mutex);
+  return std::exchange(tables().ended_conditionals, {});
+}
 
 Graph::~Graph() {
   EndHandle(tables().graphs, handle);
@@ -232,6 +245,7 @@ NodeBody CloneBody(const NodeBody& body, bool with_handles, bool* ok) {
           ConditionalNode copy;
           copy.context = node.context;
           copy.condition = node.condition;
+          copy.owner = node.owner;
           copy.type = node.type;
           for (const auto& inner : node.bodies) {
             copy.bodies.push_back(CloneGraph(*inner, with_handles));

@@ -46,9 +46,8 @@ struct Graph {
   std::map<UserObject*, uint64_t> references;     // to user objects, with their numbers
   uint32_t captures = 0;                          // captures that add nodes to it
   uint32_t executables = 0;                       // living executable graphs that were made of it
-  // Ids of the conditional handles that were made for this graph. A handle is the low 32 bits of
-  // its id.
-  std::vector<uint64_t> conditionals;
+  // The conditional handles that were made for this graph.
+  std::vector<std::shared_ptr<const Conditional>> conditionals;
 
   Graph() = default;
   Graph(const Graph&) = delete;
@@ -58,6 +57,14 @@ struct Graph {
 };
 
 std::mutex& GraphMutex();
+
+struct EndedConditional {
+  NodeContext context;
+  uint64_t id = 0;
+};
+// The conditional handles that have ended since the last call, and of which the daemon does not know
+// that. They end under GraphMutex(), where nobody may wait for room in the ring.
+std::vector<EndedConditional> TakeEndedConditionals();
 
 // Makes a graph. A graph without a handle is a snapshot, which only its maker knows. Null: no
 // handle is left.

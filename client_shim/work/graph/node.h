@@ -106,9 +106,22 @@ struct MemoryOpsNode {
   std::string wire;  // the operations in the daemon's form
 };
 
+// A conditional handle in the daemon. It ends when no graph of the program, no executable graph and
+// no node has it any more (TakeEndedConditionals()).
+struct Conditional {
+  Conditional(const NodeContext& made_in, uint64_t made_id) : context(made_in), id(made_id) {}
+  Conditional(const Conditional&) = delete;
+  Conditional& operator=(const Conditional&) = delete;
+  ~Conditional();
+
+  const NodeContext context;
+  const uint64_t id;  // the program's handle is its low 32 bits
+};
+
 struct ConditionalNode {
   NodeContext context;
-  uint64_t condition = 0;  // id of its handle (Graph::conditionals)
+  uint64_t condition = 0;  // id of its handle
+  std::shared_ptr<const Conditional> owner;
   CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
   std::vector<std::unique_ptr<Graph>> bodies;
   std::vector<CUgraph> handles;  // of the bodies; programs get this array

@@ -67,6 +67,8 @@ class ConditionalHomes {
   absl::StatusOr<uint64_t> CreateHandle(CudaGroup& group, DeferredReclaimer& reclaimer,
                                         uint64_t sibling, uint32_t default_value,
                                         bool assign_default);
+  // The id names no handle any more. The home lives while other handles or graphs use it.
+  void EndHandle(uint64_t id) { homes_.erase(id); }
   // Returns the home of a handle; null if there is no such id.
   std::shared_ptr<ConditionalHome> Find(uint64_t id) const;
 

@@ -324,6 +324,10 @@ absl::StatusOr<uint64_t> CudaDevice::CreateGraphCondition(AddressSpace& space,
       context_->GroupOf(space), *reclaimer_, sibling, default_value, assign_default);
 }
 
+void CudaDevice::EndGraphCondition(AddressSpace& space, uint64_t id) {
+  static_cast<CudaAddressSpace&>(space).conditional_homes().EndHandle(id);
+}
+
 Device::Memory CudaDevice::memory() const {
   context_->Enter();
   size_t free = 0, total = 0;

@@ -57,6 +57,7 @@ class CudaDevice final : public Device {
                                                           GraphPlace* refused) override;
   absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
                                                 bool assign_default, uint64_t sibling) override;
+  void EndGraphCondition(AddressSpace& space, uint64_t id) override;
   Memory memory() const override;
   std::map<int, int> PeerAttributes(const Device& other) const override;
   absl::StatusOr<Limit> SetLimit(AddressSpace& space, int limit, uint64_t value) override;

@@ -270,6 +270,9 @@ class SoftDevice final : public Device {
       return CudaError(kCudaErrorInvalidValue, "the conditional handle does not exist");
     return conditions.Create(default_value, assign_default);
   }
+  void EndGraphCondition(AddressSpace& space, uint64_t id) override {
+    StateOf(space)->conditions().End(id);
+  }
 
   Memory memory() const override {
     return {core_.budget.total() - core_.budget.used(), core_.budget.total()};

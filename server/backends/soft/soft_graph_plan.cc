@@ -66,7 +66,8 @@ absl::StatusOr<PlannedNode> GraphPlan::PlanNode(const GraphNode& node) const {
   } else if (const auto* fill = std::get_if<FillRequest>(&node.step)) {
     if (absl::Status status = MakeFill(space, *fill).status(); !status.ok()) return status;
   } else if (const auto* conditional = std::get_if<ConditionalStep>(&node.step)) {
-    if (space->conditions().Find(conditional->handle) == nullptr) {
+    planned.condition = space->conditions().Find(conditional->handle);
+    if (planned.condition == nullptr) {
       return CudaError(kCudaErrorInvalidValue, "the conditional handle does not exist");
     }
   }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device_graph.h"
+#include "server/backends/soft/soft_conditions.h"
 #include "server/backends/soft/soft_core.h"
 #include "server/backends/soft/soft_grid.h"
 #include "server/backends/soft/soft_launch.h"
@@ -16,7 +17,8 @@ namespace detshare::soft {
 
 struct PlannedNode {
   GraphNode node;
-  std::optional<GridRequest> grid;  // set for a kernel; each launch numbers it
+  std::optional<GridRequest> grid;       // set for a kernel; each launch numbers it
+  std::shared_ptr<Condition> condition;  // of a conditional node; null for others
 };
 
 // A graph or body, divided into queues. It is launched on queue 0.

@@ -182,18 +182,16 @@ void GraphRun::SubmitNode(const PlannedNode& planned, std::unique_ptr<Job> job,
       plan_->core->engine.Submit(queue, std::move(touch));
     }
   } else if (const auto* conditional = std::get_if<ConditionalStep>(&planned.node.step)) {
-    SubmitConditional(*conditional, queue);
+    SubmitConditional(*conditional, planned.condition, queue);
   }
 }
 
-void GraphRun::SubmitConditional(const ConditionalStep& step,
+void GraphRun::SubmitConditional(const ConditionalStep& step, std::shared_ptr<Condition> condition,
                                  const std::shared_ptr<QueueState>& queue) const {
   auto own = std::make_shared<QueueState>(queue->track->urgent);
   Wait(own, Record(queue));
   auto over = std::make_shared<Point>();
   over->late = true;
-  // Found, because instantiation checked the handle and the space never removes a condition.
-  std::shared_ptr<Condition> condition = plan_->space->conditions().Find(step.handle);
   SubmitJob(std::make_unique<Decision>(*this, step, std::move(condition), own, over), own);
   Wait(queue, std::move(over));
 }
@@ -202,10 +200,8 @@ void GraphRun::SetDefaults(const std::shared_ptr<QueueState>& queue) const {
   std::vector<std::shared_ptr<Condition>> conditions;
   for (const GraphSchedule& graph : plan_->graphs) {
     for (const GraphSchedule::Node& node : graph.nodes) {
-      const auto* conditional = std::get_if<ConditionalStep>(&node.work.node.step);
-      if (conditional == nullptr) continue;
-      std::shared_ptr<Condition> condition = plan_->space->conditions().Find(conditional->handle);
-      if (condition->assign_default) conditions.push_back(std::move(condition));
+      const std::shared_ptr<Condition>& condition = node.work.condition;
+      if (condition != nullptr && condition->assign_default) conditions.push_back(condition);
     }
   }
   if (conditions.empty()) return;

@@ -43,7 +43,7 @@ class GraphRun {
                   const std::shared_ptr<QueueState>& queue,
                   absl::Span<const uint64_t>* values) const;
   void SubmitJob(std::unique_ptr<Job> job, const std::shared_ptr<QueueState>& queue) const;
-  void SubmitConditional(const ConditionalStep& step,
+  void SubmitConditional(const ConditionalStep& step, std::shared_ptr<Condition> condition,
                          const std::shared_ptr<QueueState>& queue) const;
 
   std::shared_ptr<const GraphPlan> plan_;

@@ -133,12 +133,15 @@ void cuGraphExecDestroy(Session& session, const wire::cuGraphExecDestroy& args, 
 void cuGraphConditionalHandleCreate(Session& session,
                                     const wire::cuGraphConditionalHandleCreate& args, Payload,
                                     Reply& reply) {
+  if (args.flags == wire::kEndConditional) {
+    session.graphs().EndCondition(session.device(), args.sibling);
+    return reply.Send(absl::OkStatus());
+  }
   if (args.flags > kAssignDefault) return reply.Send(InvalidValue("unknown flags"));
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
-  if (absl::Status room = session.graphs().CountCondition(); !room.ok()) return reply.Send(room);
-  SessionDevice& device = session.device();
-  const absl::StatusOr<uint64_t> handle = device.device->CreateGraphCondition(
-      *device.space, args.default_value, args.flags == kAssignDefault, args.sibling);
+  const absl::StatusOr<uint64_t> handle =
+      session.graphs().CreateCondition(session.device(), args.context, args.default_value,
+                                       args.flags == kAssignDefault, args.sibling);
   if (!handle.ok()) return reply.Send(handle.status());
   reply.Send(wire::cuGraphConditionalHandleCreate_Reply{*handle});
 }

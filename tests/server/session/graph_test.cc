@@ -2,7 +2,9 @@
 #include "proto/wire/graph.h"
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <random>
+#include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/wire/array.h"
@@ -322,6 +324,32 @@ TEST_CASE("Conditional handles are counted, and a conditional node has the bodie
   CHECK(bodies(1, 2) == kCudaErrorInvalidValue);
   CHECK(bodies(2, 7) == 0);
   CHECK(bodies(3, 1) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("Conditional handles that have ended make room, and those of a context end with it") {
+  Fixture f([](Daemon::Options& options) { options.server.limits.graph_conditions = 2; });
+  const auto call = [&](ContextId context, uint32_t flags, uint64_t id) {
+    auto [status, reply] =
+        f.client.Call(Op::cuGraphConditionalHandleCreate,
+                      wire::cuGraphConditionalHandleCreate{context, 0, flags, 0, id});
+    wire::cuGraphConditionalHandleCreate_Reply body{};
+    if (reply.body().size() == sizeof(body)) std::memcpy(&body, reply.body().data(), sizeof(body));
+    return std::pair<int, uint64_t>(reply.result(), body.id);
+  };
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t first = call(1, 0, 0).second, second = call(1, 0, 0).second;
+    REQUIRE(first != 0);
+    REQUIRE(second != 0);
+    CHECK(call(1, 0, 0).first == kCudaErrorOutOfMemory);
+    for (const uint64_t id : {first, second, first, uint64_t{0}})
+      CHECK(call(1, wire::kEndConditional, id).first == 0);
+  }
+  REQUIRE(call(2, 0, 0).first == 0);
+  REQUIRE(call(1, 0, 0).first == 0);
+  CHECK(call(2, 0, 0).first == kCudaErrorOutOfMemory);
+  CHECK(f.ring().Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{2, 0}) == 0);
+  CHECK(call(1, 0, 0).first == 0);
+  CHECK(call(1, 0, 0).first == kCudaErrorOutOfMemory);
 }
 
 TEST_CASE("A graph keeps the code and the events that it uses") {

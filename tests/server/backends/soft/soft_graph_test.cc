@@ -443,6 +443,30 @@ TEST_CASE_METHOD(SoftGraphFixture, "a while loop runs its body until a kernel en
   CHECK(*after == 12);
 }
 
+TEST_CASE_METHOD(SoftGraphFixture,
+                 "a graph keeps the handle that has ended, and no other gets it") {
+  const uint64_t handle =
+      Require(device->CreateGraphCondition(session.space(), 1, /*assign_default=*/true, 0));
+  unsigned* count = session.Allocate<unsigned>(1);
+  Add({ConditionalStep{handle, ConditionalStep::Type::kWhile, 1, 1}});
+  description.graphs.resize(2);
+  Add(Conditional("count", Parameters(count, 10u, handle)), 1);
+  auto graph = Make();
+  device->EndGraphCondition(session.space(), handle);
+  device->EndGraphCondition(session.space(), handle);
+  Launch(*graph);
+  graph.reset();
+  Require(session.Finish());
+  CHECK(*count == 10);
+  CHECK(Require(device->CreateGraphCondition(session.space(), 1, true, 0)) != handle);
+  CHECK(CudaResultOf(device->CreateGraphCondition(session.space(), 1, true, handle).status()) ==
+        kCudaErrorInvalidValue);
+  GraphPlace refused;
+  CHECK(
+      CudaResultOf(device->InstantiateGraph(session.space(), device->whole(), description, &refused)
+                       .status()) == kCudaErrorInvalidValue);
+}
+
 TEST_CASE_METHOD(SoftGraphFixture, "if, else and switch select a body, also when they are nested") {
   const auto condition = [&] {
     return Require(device->CreateGraphCondition(session.space(), 0, false, 0));
