@@ -58,7 +58,7 @@ absl::Status Parking::WaitForOthers(Queue& queue, AddressSpace& space,
   if (lane->items.empty() && fence->load(std::memory_order_acquire) >= value)
     return absl::OkStatus();
   // The device may have to wait, which it can only for memory that is registered with the space.
-  DETSHARE_ASSIGN_OR_RETURN(FenceLease own, FencesOf(space).Acquire());
+  DETSHARE_ASSIGN_OR_RETURN(FenceLease own, PoolOf(space, fences_).Acquire());
   Item item;
   item.fence = own.fence();
   item.value = own.Next();
@@ -113,21 +113,20 @@ Task<void> Parking::WatchOthers(Parking* self, std::shared_ptr<const std::atomic
   self->Pump();
 }
 
-FencePool& Parking::FencesOf(AddressSpace& space) {
-  return fences_.try_emplace(&space, space).first->second;
+FencePool& Parking::PoolOf(AddressSpace& space, std::map<AddressSpace*, FencePool>& pools) {
+  return pools.try_emplace(&space, space).first->second;
 }
 
 Task<void> Parking::WatchWord(Parking* self, std::shared_ptr<Lane> lane, AddressSpace* space,
                               std::shared_ptr<Word> word) {
-  FencePool& fences = self->FencesOf(*space);
-  absl::StatusOr<FenceLease> read = fences.Acquire();
-  absl::StatusOr<FenceLease> value = fences.Acquire();
-  absl::Status status = read.ok() ? value.status() : read.status();
+  absl::StatusOr<FenceLease> read = PoolOf(*space, self->fences_).Acquire();
+  absl::StatusOr<FenceLease> copy = PoolOf(*space, self->words_).Acquire();
+  absl::Status status = read.ok() ? copy.status() : read.status();
   const auto begin = std::chrono::steady_clock::now();
   while (status.ok() && !word->over) {
     CopyRequest request;
     request.source = word->wait.address;
-    request.destination = reinterpret_cast<DeviceAddress>(value->fence());
+    request.destination = reinterpret_cast<DeviceAddress>(copy->fence());
     request.width = static_cast<uint64_t>(word->wait.bytes());
     status = lane->queue->Copy(*space, request);
     const uint64_t number = read->Next();
@@ -135,7 +134,7 @@ Task<void> Parking::WatchWord(Parking* self, std::shared_ptr<Lane> lane, Address
     if (!status.ok()) break;
     if (!co_await self->executor_.Reached(read->fence(), number)) co_return;
     // Relaxed: the fence orders it.
-    word->over |= word->wait.Satisfied(value->fence()->load(std::memory_order_relaxed));
+    word->over |= word->wait.Satisfied(copy->fence()->load(std::memory_order_relaxed));
     if (word->over) break;
     co_await self->executor_.Pause(std::min<std::chrono::nanoseconds>(
         (std::chrono::steady_clock::now() - begin) / kPausePart, kLongestPause));

@@ -132,7 +132,7 @@ class Parking {
   bool PumpOnce();
   // Passes the lane's work on, whatever it waits for, until there is none or it is enough.
   void SubmitUntil(Lane& lane, absl::FunctionRef<bool()> enough);
-  FencePool& FencesOf(AddressSpace& space);
+  static FencePool& PoolOf(AddressSpace& space, std::map<AddressSpace*, FencePool>& pools);
   // Removes the first item, which there is, from the lane.
   Item Take(Lane& lane);
   void Run(Lane& lane, Item item);
@@ -143,6 +143,8 @@ class Parking {
   size_t max_bytes_;
   // For reading words and for waits of other sessions; end after the spaces.
   std::map<AddressSpace*, FencePool> fences_;
+  // Copies of words. They hold any values, so none of them may become a fence, which only grows.
+  std::map<AddressSpace*, FencePool> words_;
   std::vector<std::shared_ptr<Lane>> lanes_;  // those with items
   size_t bytes_ = 0;
   uint64_t passed_on_ = 0;

@@ -187,5 +187,38 @@ TEST_CASE_METHOD(SharedEventFixture,
   device.RunAll();
 }
 
+TEST_CASE_METHOD(SharedEventFixture,
+                 "A word for which a stream has waited ends no later wait for another session") {
+  REQUIRE(other.coroutine->CreateStream(2, 1, {.non_blocking = true}).ok());
+  const uint64_t word = uint64_t{1} << 40;
+  device.word = &word;
+  const MemoryOp wait{.operation = MemoryOp::kWait64,
+                      .flags = MemoryOp::kEqual,
+                      .address = reinterpret_cast<uint64_t>(&word),
+                      .value = word};
+  REQUIRE(other.coroutine->MemoryOps(1, {&wait, 1}).ok());
+  device.RunAll();
+  executor.Poll();
+  other.Fill();  // the wait is over
+  const size_t before = Fills();
+
+  std::atomic<uint64_t> go{0};
+  REQUIRE(one.coroutine->WaitFence(1, &go, 1).ok());
+  const std::shared_ptr<SharedRecording> recording = *one.coroutine->RecordShared(*event, 1);
+  for (const StreamId stream : {1, 2}) {
+    REQUIRE(other.coroutine->WaitShared(stream, *event).ok());
+    REQUIRE(other.coroutine->Fill(stream, SomeFill()).ok());
+  }
+  device.RunAll();
+  executor.Poll();
+  CHECK(Fills() == before);
+  recording->Reach();
+  executor.Poll();
+  CHECK(Fills() == before + 2);
+  go = 1;
+  executor.Poll();
+  device.RunAll();
+}
+
 }  // namespace
 }  // namespace detshare
