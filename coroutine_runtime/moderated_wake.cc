@@ -17,9 +17,9 @@ void EventRate::Note(bool happened, policy::Nanoseconds now) {
 }
 
 void ModeratedWake::WakeNow() {
-  called_.store(true, std::memory_order_seq_cst);
   {
     const MutexLock lock(&mutex_);
+    called_.store(true, std::memory_order_seq_cst);
     now_ = true;
   }
   woken_.Signal();
@@ -42,11 +42,12 @@ void ModeratedWake::Stop() {
 }
 
 bool ModeratedWake::Take() {
+  bool called = false;
   {
     const MutexLock lock(&mutex_);
     now_ = false;
+    called = called_.exchange(false, std::memory_order_seq_cst);
   }
-  const bool called = called_.exchange(false, std::memory_order_seq_cst);
   rate_.Note(called, clock_.NowNanoseconds());
   return called;
 }

@@ -66,6 +66,8 @@ class ModeratedWake {
   std::atomic<bool> rests_{false};
   Mutex mutex_;
   CondVar woken_;
+  // The thread is to go on also if it rests. Changes together with called_, which is then true:
+  // otherwise the thread would go on and find nothing, again and again.
   bool now_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };

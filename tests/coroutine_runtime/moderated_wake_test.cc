@@ -3,7 +3,9 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdint>
 #include <thread>
+#include <vector>
 
 namespace detshare {
 namespace {
@@ -86,6 +88,38 @@ TEST_CASE("No wake-up is lost, however fast they come and whatever their kind") 
     // The rate falls and rises again.
     if (i % 1500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(25));
   }
+}
+
+// Stands still, and counts how often it is asked.
+struct CountingClock final : Clock {
+  Nanoseconds NowNanoseconds() const override {
+    asked.fetch_add(1, std::memory_order_relaxed);
+    return 0;
+  }
+  mutable std::atomic<uint64_t> asked{0};
+};
+
+TEST_CASE("A wait never goes on without something to take, whatever calls come at the same time") {
+  const CountingClock clock;
+  ModeratedWake wake(clock);
+  uint64_t turns = 0;
+  std::thread waiting([&] {
+    while (wake.Wait(policy::kForever)) {
+      wake.Take();
+      ++turns;
+    }
+  });
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      for (int call = 0; call < 100'000; ++call) call % 4 == 0 ? wake.Wake() : wake.WakeNow();
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  wake.Stop();
+  waiting.join();
+  // Twice in each Wait(), which asks again when it went on for nothing, and once in each Take().
+  CHECK(clock.asked <= 3 * (turns + 1));
 }
 
 }  // namespace
