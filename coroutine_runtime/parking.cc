@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <utility>
 
+#include "coroutine_runtime/queue_pool.h"
 #include "policy/status_macros.h"
 
 namespace detshare {
@@ -21,6 +23,9 @@ constexpr std::chrono::milliseconds kLongestPause(2);
 struct Parking::Point : Marker::ParkedPoint {
   std::shared_ptr<Lane> lane;
   std::vector<std::shared_ptr<Lane>> waiting;
+  // For those of them that keep other items in front of their waits. The marker may stand for a later
+  // point when they come to the wait.
+  std::unique_ptr<Marker> own;
 };
 
 // ---- the session's parked queues
@@ -28,10 +33,14 @@ struct Parking::Point : Marker::ParkedPoint {
 Parking::~Parking() {
   // Parked recordings and their queues refer to each other.
   for (const std::shared_ptr<Lane>& lane : lanes_) lane->items.clear();
+  for (Relay& relay : relays_) relay.pool->Discard(std::move(relay.queue));
 }
 
-std::unique_ptr<ParkingQueue> Parking::Open(Device& device, std::unique_ptr<Queue> queue) {
-  auto lane = std::make_shared<Lane>(Lane{device, std::move(queue), {}});
+std::unique_ptr<ParkingQueue> Parking::Open(QueuePool& pool, Partition& partition,
+                                            AddressSpace& space, std::unique_ptr<Queue> queue) {
+  Device& device = pool.device();
+  Partition& group = &partition == device.urgent() ? partition : device.whole();
+  auto lane = std::make_shared<Lane>(Lane{pool, group, space, std::move(queue), {}});
   return std::unique_ptr<ParkingQueue>(new ParkingQueue(*this, std::move(lane)));
 }
 
@@ -184,6 +193,8 @@ void Parking::Run(Lane& lane, Item item) {
   } else if (item.fence != nullptr) {
     if (item.fence->load(std::memory_order_acquire) < item.value)
       status = lane.queue->WaitFence(*item.space, item.fence, item.value);
+  } else if (item.point != nullptr) {
+    if (item.point->own != nullptr) status = lane.queue->Wait(*item.point->own);
   } else if (item.work) {
     status = item.work();
   }
@@ -240,20 +251,64 @@ absl::Status Parking::RecordNow(Lane& lane, Point& point) {
   point.submitted = true;
   std::vector<std::shared_ptr<Lane>> waiting;
   waiting.swap(point.waiting);
-  Marker* marker = point.marker;
-  std::unique_ptr<Marker> substitute;
+  Marker* const marker = point.marker;
+  const bool own = std::any_of(waiting.begin(), waiting.end(), [&](const auto& other) {
+    return marker == nullptr || other->items.empty() || other->items.front().point.get() != &point;
+  });
+  absl::Status status;
   if (marker != nullptr) {
     marker->parked_ = nullptr;
-  } else {
-    if (waiting.empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<Marker>> made = lane.device.CreateMarker(/*timed=*/false);
-    if (!made.ok()) return made.status();
-    substitute = *std::move(made);
-    marker = substitute.get();
+    status = lane.queue->Record(*marker);
   }
-  absl::Status status = lane.queue->Record(*marker);
-  for (const std::shared_ptr<Lane>& other : waiting) status.Update(other->queue->Wait(*marker));
+  if (own) {
+    DETSHARE_ASSIGN_OR_RETURN(point.own, lane.pool.device().CreateMarker(/*timed=*/false));
+    status.Update(lane.queue->Record(*point.own));
+  } else {
+    for (const std::shared_ptr<Lane>& other : waiting) status.Update(other->queue->Wait(*marker));
+  }
   return status;
+}
+
+absl::Status Parking::Keep(const std::shared_ptr<Lane>& lane, Marker& marker) {
+  DETSHARE_ASSIGN_OR_RETURN(const bool reached, lane->pool.device().Reached(marker));
+  if (reached) return absl::OkStatus();
+  DETSHARE_ASSIGN_OR_RETURN(std::shared_ptr<Marker> point, PointOf(*lane, marker));
+  Item item;
+  item.work = [queue = lane->queue.get(), point = std::move(point)] { return queue->Wait(*point); };
+  item.bytes = sizeof(Marker);
+  Add(lane, std::move(item));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Marker>> Parking::PointOf(const Lane& lane, Marker& marker) {
+  Device& device = lane.pool.device();
+  const auto fits = [&](const Relay& relay) {
+    return relay.pool == &lane.pool && relay.group == &lane.group;
+  };
+  auto relay = relays_.begin();
+  for (; relay != relays_.end(); ++relay) {
+    if (!fits(*relay)) continue;
+    if (relay->last == nullptr) break;
+    DETSHARE_ASSIGN_OR_RETURN(const bool reached, device.Reached(*relay->last));
+    if (reached) break;
+  }
+  if (relay == relays_.end() &&
+      std::count_if(relays_.begin(), relays_.end(), fits) >= static_cast<ptrdiff_t>(kMaxRelays)) {
+    relay = std::find_if(relays_.begin(), relays_.end(), fits);
+  }
+  if (relay == relays_.end()) {
+    Relay made{&lane.pool, &lane.group};
+    DETSHARE_ASSIGN_OR_RETURN(made.queue, lane.pool.Acquire(lane.group, /*priority=*/0));
+    made.queue->Serve(lane.space);
+    relay = relays_.insert(relays_.end(), std::move(made));
+  }
+  std::rotate(relay, relay + 1, relays_.end());
+  Relay& last = relays_.back();
+  DETSHARE_ASSIGN_OR_RETURN(std::shared_ptr<Marker> point, device.CreateMarker(/*timed=*/false));
+  DETSHARE_RETURN_IF_ERROR(last.queue->Wait(marker));
+  DETSHARE_RETURN_IF_ERROR(last.queue->Record(*point));
+  last.last = point;
+  return point;
 }
 
 // ---- a queue
@@ -372,8 +427,11 @@ absl::Status ParkingQueue::Record(Marker& marker) {
 }
 
 absl::Status ParkingQueue::Wait(Marker& marker) {
-  if (!marker.parked()) [[likely]]
-    return lane_->queue->Wait(marker);
+  if (!marker.parked()) [[likely]] {
+    if (passes()) [[likely]]
+      return lane_->queue->Wait(marker);
+    return parking_.Keep(lane_, marker);
+  }
   const auto point = std::static_pointer_cast<Parking::Point>(marker.parked_);
   if (point->lane == lane_)
     return absl::OkStatus();  // the work before the point comes first anyway

@@ -16,9 +16,18 @@
 //     to the device at once:  work 1, work 3
 //     after the wait:         work 2, Record(m), Wait(m), work 4
 //
-// A queue that waits for a marker that is parked with another queue is parked as well. A wait for a
-// marker that the device has is passed on even by a parked queue, before its parked work: a point
-// that the device has reached or will reach depends on nothing that is parked.
+// A queue that waits for a marker that is parked with another queue is parked as well.
+//
+// A parked queue also keeps a wait for a marker that the device has but has not reached. The device may
+// reach it only after the work that the queue keeps in front of the wait: a kernel may wait for the
+// client, and the client for that work. The marker may stand for a later point when the wait is passed
+// on, so the present point gets a marker of its own, by a queue that does nothing else (a relay):
+//
+//     relay:    Wait(m)   Record(own)                     at once
+//     queue B:  work that is kept   Wait(own)   work      when its turn comes
+//
+// The relay's wait takes a channel of the hardware meanwhile, as the wait itself does on a queue that is
+// not parked.
 //
 // A graph must not change while a launch of it is kept. So before a change, and wherever a session
 // keeps more than kMaxBytes, a queue passes on what it keeps, the waits included, as if it had never
@@ -41,6 +50,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/fence_pool.h"
@@ -48,8 +58,10 @@
 namespace detshare {
 
 class ParkingQueue;
+class QueuePool;
 
-// The parked queues of a session. Outlives them, the executor's tasks and the address spaces.
+// The parked queues of a session. Outlives them, the executor's tasks and the address spaces. Ends
+// before the pools of its queues, if it has any relays.
 class Parking {
  public:
   // What a session keeps at most.
@@ -64,8 +76,10 @@ class Parking {
 
   Executor& executor() { return executor_; }
 
-  // A queue for the session's work on `device`, of which `queue` is.
-  std::unique_ptr<ParkingQueue> Open(Device& device, std::unique_ptr<Queue> queue);
+  // A queue for the session's work on the pool's device, of whose `partition` `queue` is. `space` is the
+  // session's there.
+  std::unique_ptr<ParkingQueue> Open(QueuePool& pool, Partition& partition, AddressSpace& space,
+                                     std::unique_ptr<Queue> queue);
 
   // Blocks later work of the queue, which this object has opened, until the client stores `value` or
   // more to `fence`. The fence outlives the session's work.
@@ -113,10 +127,21 @@ class Parking {
   };
   // What a ParkingQueue keeps, also after the queue's end.
   struct Lane {
-    Device& device;
+    QueuePool& pool;
+    Partition& group;  // all SMs of its time-slice group
+    AddressSpace& space;
     std::unique_ptr<Queue> queue;
     std::deque<Item> items;
   };
+  struct Relay {
+    QueuePool* pool = nullptr;
+    Partition* group = nullptr;
+    std::unique_ptr<Queue> queue;
+    std::shared_ptr<Marker> last;  // that it has recorded; null: none
+  };
+  // Of one device and time-slice group. A relay with a point that is not reached serves another wait
+  // only if there are no more.
+  static constexpr size_t kMaxRelays = 16;
 
   static Task<void> Watch(Parking* self, const std::atomic<uint64_t>* fence, uint64_t value);
   // Signals `own` when the fence of another session is reached.
@@ -136,8 +161,14 @@ class Parking {
   // Removes the first item, which there is, from the lane.
   Item Take(Lane& lane);
   void Run(Lane& lane, Item item);
-  // Records the marker on the lane's queue, and lets the queues wait for it that wait for the point.
+  // Records the marker on the lane's queue, and lets the queues wait for it that wait for the point
+  // next.
   absl::Status RecordNow(Lane& lane, Point& point);
+  // Keeps a wait of the lane, which keeps other items, for the point for which the marker stands now.
+  // The device has it.
+  absl::Status Keep(const std::shared_ptr<Lane>& lane, Marker& marker);
+  // Returns a marker that stands for this point as long as it lives.
+  absl::StatusOr<std::shared_ptr<Marker>> PointOf(const Lane& lane, Marker& marker);
 
   Executor& executor_;
   size_t max_bytes_;
@@ -147,6 +178,7 @@ class Parking {
   std::map<AddressSpace*, FencePool> words_;
   std::vector<std::shared_ptr<Lane>> lanes_;  // those with items
   size_t bytes_ = 0;
+  std::vector<Relay> relays_;  // the one that was used last is the last
   uint64_t passed_on_ = 0;
   bool pumping_ = false, again_ = false;  // Pump() is at work, and was called again meanwhile
   absl::Status error_;

@@ -107,7 +107,7 @@ absl::StatusOr<PooledQueue> PooledQueue::Acquire(QueuePool& pool, Partition& par
   loan.priority_ = priority;
   loan.held_ = held;
   if (held != nullptr) ++*held;
-  loan.queue_ = parking.Open(pool.device(), *std::move(queue));
+  loan.queue_ = parking.Open(pool, partition, space, *std::move(queue));
   return loan;
 }
 

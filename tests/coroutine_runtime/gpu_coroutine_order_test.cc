@@ -197,12 +197,13 @@ class RandomProgram {
       const uint64_t number = device_.operations[seen_].tag;
       REQUIRE(numbers_.insert(static_cast<int64_t>(number)).second);
       on_device_.push_back(static_cast<int64_t>(number));
+      complete_before_.push_back(complete_);
       for (const int64_t before : expected_[number])
         REQUIRE((before >= 0 || opened_.contains(before)));
     }
   }
-  // Every operation and signal came after all that CUDA requires. It may have come after more: a
-  // stream whose work is parked waits early for the work of others.
+  // Every operation and signal came after all that CUDA requires. An operation came after nothing else
+  // that was not complete.
   void CheckAll() {
     REQUIRE(seen_ == expected_.size());
     const auto comes_after = [&](const History& device, const History& required) {
@@ -214,6 +215,12 @@ class RandomProgram {
     };
     for (size_t i = 0; i < seen_; ++i) {
       REQUIRE(comes_after(device_.operations[i].before, expected_[on_device_[i]]));
+      for (const int64_t before : device_.operations[i].before) {
+        if (before < 0) continue;
+        const int64_t number = on_device_[before];
+        REQUIRE((all_expected_[on_device_[i]].contains(number) ||
+                 complete_before_[i].contains(number)));
+      }
     }
     for (const auto& [fence, history] : signals_) {
       const auto written = device_.fences.find({fence, 1});
@@ -326,7 +333,8 @@ class RandomProgram {
   void ExpectOperation(StreamId stream) {
     const int64_t number = operations_++;
     if (parks_) {
-      expected_.push_back(WithoutComplete(model_.Operation(stream, {number})));
+      all_expected_.push_back(model_.Operation(stream, {number}));
+      expected_.push_back(WithoutComplete(all_expected_.back()));
       return CheckNewOperations();
     }
     REQUIRE(device_.operations.size() == static_cast<size_t>(operations_));
@@ -393,7 +401,9 @@ class RandomProgram {
   // If work is parked. The device numbers operations in another order.
   std::vector<std::pair<std::atomic<uint64_t>*, int64_t>> gates_;  // closed ones, and their values
   History opened_;                                                 // negative values
-  std::vector<History> expected_;                                  // of each operation
+  std::vector<History> expected_;         // before each operation, but what was complete
+  std::vector<History> all_expected_;     // with that
+  std::vector<History> complete_before_;  // each operation in the device's order
   std::vector<std::pair<const std::atomic<uint64_t>*, History>> signals_;
   std::vector<int64_t> on_device_;  // the operations in the device's order
   History numbers_, complete_;

@@ -221,6 +221,116 @@ TEST_CASE_METHOD(GpuCoroutineFixture,
   fences[1] = 1;
 }
 
+// Streams of which the device or the daemon keeps work back.
+struct KeptWaitFixture : GpuCoroutineFixture {
+  static constexpr EventId kEvent = 1;
+  KeptWaitFixture() {
+    Stream(1);
+    Stream(2);
+    REQUIRE(coroutine->CreateEvent(kEvent, kOwnContext, false).ok());
+  }
+  // The device, and not the daemon, waits with the stream's work.
+  void PassOn(StreamId stream) {
+    const auto pass_on = [&](Queue& queue) {
+      parking.Submit(queue);
+      return absl::OkStatus();
+    };
+    REQUIRE(coroutine->Submit(stream, device.whole(), pass_on).ok());
+  }
+  // Lets the daemon and the device do all that they can.
+  void RunAll() {
+    executor.Poll();
+    device.RunAll();
+  }
+};
+
+TEST_CASE_METHOD(KeptWaitFixture, "A wait for the device's work stays behind work that is kept") {
+  REQUIRE(coroutine->WaitFence(2, &fences[0], 5).ok());
+  SECTION("The device has the event before the wait") {
+    PassOn(2);
+    REQUIRE(coroutine->RecordEvent(kEvent, 2, nullptr, 0).ok());
+  }
+  SECTION("The device gets the event after the wait") {
+    REQUIRE(coroutine->RecordEvent(kEvent, 2, nullptr, 0).ok());
+  }
+  REQUIRE(coroutine->WaitFence(1, &fences[1], 1).ok());
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->WaitEvent(1, kEvent).ok());
+  REQUIRE(Launch(1).ok());
+  PassOn(2);
+  // The event now stands for a point that is never reached.
+  Stream(3);
+  REQUIRE(coroutine->WaitFence(3, &fences[2], 7).ok());
+  PassOn(3);
+  REQUIRE(coroutine->RecordEvent(kEvent, 3, nullptr, 0).ok());
+
+  RunAll();
+  CHECK(device.operations.empty());
+  fences[1] = 1;
+  RunAll();
+  REQUIRE(device.operations.size() == 2);
+  CHECK(device.operations[0].done);
+  CHECK(device.operations[0].before.empty());
+  CHECK_FALSE(device.operations[1].done);
+  CHECK(device.operations[1].before == History{-5, 0});
+  fences[0] = 5;
+  RunAll();
+  CHECK(device.operations[1].done);
+  fences[2] = 7;
+  RunAll();
+}
+
+TEST_CASE_METHOD(KeptWaitFixture, "Any number of waits may be kept, and their relays serve again") {
+  constexpr EventId kEvents = 40;
+  for (int round = 0; round < 2; ++round) {
+    const int queues_made = device.queues_made;
+    std::deque<std::atomic<uint64_t>> held(kEvents + 1);
+    REQUIRE(coroutine->WaitFence(1, &held[0], 1).ok());
+    REQUIRE(Launch(1).ok());
+    for (EventId event = 1; event <= kEvents; ++event) {
+      const StreamId stream = 100 + event;
+      if (round == 0) {
+        Stream(stream);
+        if (event != kEvent) REQUIRE(coroutine->CreateEvent(event, kOwnContext, false).ok());
+      }
+      REQUIRE(coroutine->WaitFence(stream, &held[event], 1000 + event).ok());
+      PassOn(stream);
+      REQUIRE(coroutine->RecordEvent(event, stream, nullptr, 0).ok());
+      REQUIRE(coroutine->WaitEvent(1, event).ok());
+    }
+    REQUIRE(Launch(1).ok());
+    const int relays = device.queues_made - queues_made - (round == 0 ? 1 + int{kEvents} : 0);
+    CHECK(relays == (round == 0 ? 16 : 0));
+    held[0] = 1;
+    RunAll();
+    CHECK(device.operations[device.operations.size() - 2].done);
+    const FakeDevice::Operation& last = device.operations.back();
+    for (EventId event = kEvents; event >= 1; --event) {
+      RunAll();
+      CHECK_FALSE(last.done);
+      CHECK(last.before.contains(-1000 - static_cast<int64_t>(event)));
+      held[event] = 1000 + event;
+    }
+    RunAll();
+    CHECK(last.done);
+  }
+}
+
+TEST_CASE_METHOD(KeptWaitFixture, "A kept stream does not wait for an event that is reached") {
+  REQUIRE(Launch(2).ok());
+  REQUIRE(coroutine->RecordEvent(kEvent, 2, nullptr, 0).ok());
+  RunAll();
+  REQUIRE(coroutine->WaitFence(1, &fences[1], 1).ok());
+  REQUIRE(Launch(1).ok());
+  const int queues_made = device.queues_made;
+  REQUIRE(coroutine->WaitEvent(1, kEvent).ok());
+  REQUIRE(Launch(1).ok());
+  CHECK(device.queues_made == queues_made);
+  fences[1] = 1;
+  RunAll();
+  CHECK(device.operations.back().done);
+}
+
 TEST_CASE_METHOD(GpuCoroutineFixture, "A session without work is idle at once") {
   Stream(1);
   Start(coroutine->Idle());
