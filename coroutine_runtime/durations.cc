@@ -13,6 +13,9 @@ namespace {
 constexpr Nanoseconds kUnknownOperation = 30 * policy::kMicrosecond;
 constexpr float kLongest = 3.6e12F;  // an hour; no operation takes longer
 constexpr int kEnoughSamples = 4;
+// At so many operations, the hand of the table evicts also one that was used, so that it holds the lock
+// for a short time.
+constexpr int kLooks = 64;
 // If the expected slowdown between two sizes is smaller, the measured one says nothing.
 constexpr double kMinRatio = 1.5;
 
@@ -170,32 +173,71 @@ void OperationDurations::Publish() {
 void OperationDurations::Add(int size_class, Nanoseconds time, bool contended) {
   if (time < 1 || static_cast<float>(time) > kLongest) return;
   const MutexLock lock(&table_.mutex_);
-  if (this == table_.overflow_.get()) return;
   Learn(size_class, static_cast<float>(time), contended);
   Publish();
-  ++table_.changes_;
+  if (use_.load(std::memory_order_relaxed) != kEvicted) ++table_.changes_;
 }
 
 // ---- the table
 
-DurationTable::DurationTable(int sm_count) : sm_count_(std::max(1, sm_count)) {
-  overflow_.reset(new OperationDurations(*this, {}, {}));
-}
+DurationTable::DurationTable(int sm_count) : sm_count_(std::max(1, sm_count)) {}
 
 DurationTable::~DurationTable() = default;
 
-OperationDurations* DurationTable::FindOrAdd(const OperationKey& key,
-                                             const OperationTraits& traits) {
-  const MutexLock lock(&mutex_);
-  const auto found = operations_.find(key);
-  if (found != operations_.end()) {
-    if (std::exchange(found->second->age_, 0) != 0) ++changes_;
-    return found->second.get();
+void DurationTable::Put(std::shared_ptr<OperationDurations> operation, size_t place) {
+  places_[operation->key_] = place;
+  operations_[place] = std::move(operation);
+}
+
+size_t DurationTable::TakePlace() {
+  if (!full()) {
+    operations_.emplace_back();
+    return operations_.size() - 1;
   }
-  if (operations_.size() >= kMaxOperations) return overflow_.get();
-  std::unique_ptr<OperationDurations>& made = operations_[key];
-  made.reset(new OperationDurations(*this, key, traits));
-  return made.get();
+  size_t place = hand_;
+  for (int looks = 1;; ++looks) {
+    hand_ = (place + 1) % operations_.size();
+    const uint8_t use =
+        operations_[place]->use_.exchange(OperationDurations::kIdle, std::memory_order_relaxed);
+    if (use != OperationDurations::kUsed || looks == kLooks) break;
+    place = hand_;
+  }
+  Evict(place);
+  return place;
+}
+
+void DurationTable::Evict(size_t place) {
+  OperationDurations& operation = *operations_[place];
+  operation.use_.store(OperationDurations::kEvicted, std::memory_order_relaxed);
+  places_.erase(operation.key_);
+  if (operation.known()) ++changes_;
+}
+
+std::shared_ptr<OperationDurations> DurationTable::FindOrAdd(const OperationKey& key,
+                                                             const OperationTraits& traits) {
+  const MutexLock lock(&mutex_);
+  if (const auto found = places_.find(key); found != places_.end()) {
+    const std::shared_ptr<OperationDurations>& known = operations_[found->second];
+    if (std::exchange(known->age_, 0) != 0) ++changes_;
+    known->Use();
+    return known;
+  }
+  std::shared_ptr<OperationDurations> made(new OperationDurations(*this, key, traits));
+  Put(made, TakePlace());
+  return made;
+}
+
+std::shared_ptr<OperationDurations> DurationTable::Return(
+    std::shared_ptr<OperationDurations> evicted) {
+  const MutexLock lock(&mutex_);
+  // Another user may have returned it.
+  if (const auto found = places_.find(evicted->key_); found != places_.end())
+    return operations_[found->second];
+  evicted->age_ = 0;
+  evicted->use_.store(OperationDurations::kUsed, std::memory_order_relaxed);
+  if (evicted->known()) ++changes_;
+  Put(evicted, TakePlace());
+  return evicted;
 }
 
 size_t DurationTable::size() const {
@@ -211,9 +253,9 @@ uint64_t DurationTable::changes() const {
 std::vector<OperationDurations::Record> DurationTable::Records() const {
   const MutexLock lock(&mutex_);
   std::vector<OperationDurations::Record> records;
-  for (const auto& [key, operation] : operations_) {
+  for (const std::shared_ptr<OperationDurations>& operation : operations_) {
     OperationDurations::Record record;
-    record.key = key;
+    record.key = operation->key_;
     record.blocks = operation->traits_.blocks;
     record.age = operation->age_;
     bool any = false;
@@ -232,7 +274,6 @@ size_t DurationTable::Restore(absl::Span<const OperationDurations::Record> recor
   const MutexLock lock(&mutex_);
   size_t taken = 0;
   for (const OperationDurations::Record& record : records) {
-    if (operations_.size() >= kMaxOperations && !operations_.contains(record.key)) continue;
     bool sound = false, broken = false;
     for (const float time : record.times) {
       if (time != 0) sound = true;
@@ -240,11 +281,21 @@ size_t DurationTable::Restore(absl::Span<const OperationDurations::Record> recor
     }
     if (!sound || broken) continue;
     const uint32_t age = std::min(record.age, UINT32_MAX - 1) + 1;
-    std::unique_ptr<OperationDurations>& made = operations_[record.key];
-    if (made == nullptr) {
+    std::shared_ptr<OperationDurations> made;
+    if (const auto found = places_.find(record.key); found != places_.end()) {
+      made = operations_[found->second];
+      if (made->age_ < age) continue;  // used more recently here
+    } else {
+      size_t place = hand_;
+      if (full()) {
+        hand_ = (hand_ + 1) % operations_.size();
+        if (operations_[place]->age_ <= age) continue;
+        Evict(place);
+      } else {
+        place = TakePlace();
+      }
       made.reset(new OperationDurations(*this, record.key, {record.blocks, 0}));
-    } else if (made->age_ < age) {
-      continue;  // used more recently here
+      Put(made, place);
     }
     made->age_ = age;
     made->samples_ = {};
@@ -263,8 +314,11 @@ DurationCache::DurationCache(DurationTable& table)
     : table_(table), slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
 bool DurationCache::Fill(Slot& slot, const OperationKey& key, const OperationTraits& traits) {
-  if (slot.operation != nullptr && slot.key == key) [[likely]]
+  if (slot.operation != nullptr && slot.key == key) [[likely]] {
+    if (!slot.operation->Use()) [[unlikely]]
+      slot.operation = table_.Return(std::move(slot.operation));
     return false;
+  }
   slot = {};
   slot.key = key;
   slot.operation = table_.FindOrAdd(key, traits);
@@ -295,7 +349,7 @@ DurationCache::Lookup DurationCache::Look(const OperationKey& key, const Operati
     }
   }
   Lookup lookup;
-  lookup.operation = slot->operation;
+  lookup.operation = slot->operation.get();
   lookup.estimate = slot->operation->Estimate(size_class);
   lookup.known = slot->operation->known();
   if (slot->operation->Wanted(size_class) && slot->asked[size_class] < kEnoughSamples)

@@ -14,6 +14,10 @@
 // The estimate is a low quantile of the latest samples, because neighbours only make an operation
 // longer. Samples taken while neighbours ran are upper bounds, and are dropped once there is a
 // better sample.
+//
+// A full table makes room as a clock does (the page replacement algorithm): a hand goes round, clears
+// the marks of operations that were used since it came by last, and evicts the first one without a
+// mark. So a tenant whose operations are new every time evicts mostly those.
 #pragma once
 
 #include <array>
@@ -72,9 +76,9 @@ struct OperationTraits {
 
 class DurationTable;
 
-// The durations learned for one operation. The table owns it, and it lives as long as the table.
-// Threading: any thread.
-class OperationDurations {
+// The durations learned for one operation. The table and those who use it share it. It ends before the
+// table. Threading: any thread.
+class OperationDurations : public std::enable_shared_from_this<OperationDurations> {
  public:
   // The duration without neighbours on a partition of this size. Above 0. Costs one load.
   Nanoseconds Estimate(int size_class) const {
@@ -92,6 +96,15 @@ class OperationDurations {
   // `contended`: others had work in the hardware meanwhile. Times below 1 ns are ignored.
   void Add(int size_class, Nanoseconds time, bool contended);
 
+  // The operation occurs. Returns false if the table has evicted it. Neither locks nor writes if it
+  // was used a moment ago.
+  bool Use() {
+    if (use_.load(std::memory_order_relaxed) == kUsed) [[likely]]
+      return true;
+    uint8_t use = kIdle;
+    return use_.compare_exchange_strong(use, kUsed, std::memory_order_relaxed) || use == kUsed;
+  }
+
   // The data of an operation that is kept on disk.
   struct Record {
     OperationKey key;
@@ -103,6 +116,7 @@ class OperationDurations {
 
  private:
   friend class DurationTable;
+  enum : uint8_t { kIdle, kUsed, kEvicted };
   static constexpr int kKept = 8;
   struct Samples {
     std::array<float, kKept> times{};
@@ -120,6 +134,7 @@ class OperationDurations {
   std::atomic<float> memory_bound_{-1};
   std::atomic<uint8_t> wanted_{(1 << kSizeClasses) - 1};
   std::atomic<bool> known_{false};
+  std::atomic<uint8_t> use_{kIdle};  // the table's mutex guards the changes to and from kEvicted
 
   DurationTable& table_;
   const OperationKey key_;
@@ -131,7 +146,7 @@ class OperationDurations {
 // All operations of one device. Threading: any thread.
 class DurationTable {
  public:
-  // Operations beyond this number share one record, which returns guesses.
+  // Of more operations, the table forgets those that were not used for longest, nearly.
   static constexpr size_t kMaxOperations = 65'536;
 
   explicit DurationTable(int sm_count);
@@ -141,7 +156,11 @@ class DurationTable {
 
   int sm_count() const { return sm_count_; }
   // Never null. Locks, and allocates for a new key. `traits` are used for a new key only.
-  OperationDurations* FindOrAdd(const OperationKey& key, const OperationTraits& traits);
+  std::shared_ptr<OperationDurations> FindOrAdd(const OperationKey& key,
+                                                const OperationTraits& traits);
+  // An operation that the table has evicted is used again. Returns it, or what the table has learned
+  // about the same key since.
+  std::shared_ptr<OperationDurations> Return(std::shared_ptr<OperationDurations> evicted);
   size_t size() const;
   // Grows with each change of Records(), and otherwise stays.
   uint64_t changes() const;
@@ -150,7 +169,8 @@ class DurationTable {
   // looked up in this run has age 0; Restore() adds 1 to each age.
   std::vector<OperationDurations::Record> Records() const;
   // Takes what earlier runs, or other processes, learned about operations that were not looked up here
-  // more recently. Skips invalid records, and returns the number of those taken.
+  // more recently. Skips invalid records, and those for which a full table would have to forget what was
+  // used more recently. Returns the number of those taken.
   size_t Restore(absl::Span<const OperationDurations::Record> records);
 
  private:
@@ -159,12 +179,22 @@ class DurationTable {
     size_t operator()(const OperationKey& key) const { return key.code ^ key.shape; }
   };
 
+  // Puts the operation, which is of none yet, into a place.
+  void Put(std::shared_ptr<OperationDurations> operation, size_t place)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns a free place, for which it evicts an operation if there is none.
+  size_t TakePlace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Evict(size_t place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool full() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return operations_.size() >= kMaxOperations;
+  }
+
   const int sm_count_;
   mutable Mutex mutex_;
   uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::flat_hash_map<OperationKey, std::unique_ptr<OperationDurations>, Hash> operations_
-      ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<OperationDurations> overflow_;  // shared by operations beyond kMaxOperations
+  std::vector<std::shared_ptr<OperationDurations>> operations_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<OperationKey, size_t, Hash> places_ ABSL_GUARDED_BY(mutex_);
+  size_t hand_ ABSL_GUARDED_BY(mutex_) = 0;  // the next place that may be evicted
 };
 
 // One worker's cache of its table. It neither locks nor allocates for recently seen operations.
@@ -177,7 +207,7 @@ class DurationCache {
   explicit DurationCache(DurationTable& table);
 
   struct Lookup {
-    OperationDurations* operation = nullptr;  // never null
+    OperationDurations* operation = nullptr;  // never null; lives at least until the next Look()
     Nanoseconds estimate = 0;
     bool known = false;   // the estimate rests on measurements
     bool sample = false;  // the caller should time this occurrence
@@ -191,7 +221,7 @@ class DurationCache {
   static constexpr uint32_t kNewContents = 64;
   struct Slot {
     OperationKey key;
-    OperationDurations* operation = nullptr;
+    std::shared_ptr<OperationDurations> operation;
     uint32_t until_sample = 0;  // occurrences
     std::array<uint8_t, kSizeClasses> asked{};
     uint32_t new_contents = 0, old_contents = 0;  // with this key

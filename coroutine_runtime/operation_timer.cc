@@ -37,7 +37,7 @@ absl::Status OperationTimer::Measure(LogicalStream& stream, Queue& queue,
   }
   Sample sample;
   sample.stream = &stream;
-  if (sampled) sample.operation = known->operation;
+  if (sampled) sample.operation = known->operation->shared_from_this();
   sample.size_class = entity.SizeClass(partition);
   sample.contended = entity.contended();
   if (!name.empty()) {

@@ -62,7 +62,7 @@ class OperationTimer {
   struct Sample {
     const LogicalStream* stream = nullptr;  // null once `point` is behind the operation
     FencePoint point;
-    OperationDurations* operation = nullptr;  // null if it is measured for a trace only
+    std::shared_ptr<OperationDurations> operation;  // null if it is measured for a trace only
     int size_class = 0;
     bool contended = false;
     std::unique_ptr<Marker> begin, end;

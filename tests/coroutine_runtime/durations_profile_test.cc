@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 
 namespace detshare {
@@ -37,7 +38,7 @@ TEST_CASE("A new daemon knows what the one before has learned") {
   {
     DurationTable table(132);
     CHECK(absl::IsNotFound(ReadProfile(folder.file(), kDevice).status()));
-    OperationDurations* const gemm = table.FindOrAdd({1, 2}, {4096, 0});
+    const std::shared_ptr<OperationDurations> gemm = table.FindOrAdd({1, 2}, {4096, 0});
     gemm->Add(0, 100'000, false);
     gemm->Add(1, 200'000, false);
     table.FindOrAdd({3, 4}, {})->Add(0, 5'000, true);
@@ -48,13 +49,13 @@ TEST_CASE("A new daemon knows what the one before has learned") {
   const auto read = ReadProfile(folder.file(), kDevice);
   REQUIRE(read.ok());
   CHECK(table.Restore(*read) == 2);
-  OperationDurations* const gemm = table.FindOrAdd({1, 2}, {});
+  const std::shared_ptr<OperationDurations> gemm = table.FindOrAdd({1, 2}, {});
   CHECK(gemm->Estimate(0) == 100'000);
   CHECK(gemm->Estimate(1) == 200'000);
   CHECK(gemm->known());
   CHECK(gemm->memory_bound() >= 0);
   // Bounds stay bounds.
-  OperationDurations* const bounded = table.FindOrAdd({3, 4}, {});
+  const std::shared_ptr<OperationDurations> bounded = table.FindOrAdd({3, 4}, {});
   CHECK(bounded->Estimate(0) == 5'000);
   bounded->Add(0, 4'000'000, false);
   CHECK(bounded->Estimate(0) == 4'000'000);
@@ -105,7 +106,7 @@ TEST_CASE("A table takes only valid values, whatever the records have") {
     const size_t taken = table.Restore(*decoded);
     CHECK(taken == table.size());
     for (const OperationDurations::Record& record : records) {
-      const OperationDurations* const operation = table.FindOrAdd(record.key, {});
+      const std::shared_ptr<const OperationDurations> operation = table.FindOrAdd(record.key, {});
       for (int i = 0; i < kSizeClasses; ++i) CHECK(operation->Estimate(i) > 0);
     }
   }

@@ -1,9 +1,14 @@
 #include "coroutine_runtime/durations.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <thread>
+#include <vector>
 
 namespace {
 thread_local uint64_t t_allocations = 0;
@@ -72,7 +77,7 @@ TEST_CASE("Missing samples are requested again, but not at every occurrence") {
 
 TEST_CASE("The estimate is a low quantile of the latest samples") {
   DurationTable table(kSms);
-  OperationDurations* const gemm = table.FindOrAdd(kGemm, kWide);
+  const std::shared_ptr<OperationDurations> gemm = table.FindOrAdd(kGemm, kWide);
   for (const int us : {50, 52, 51, 400, 53, 900, 50, 51}) gemm->Add(0, us * kMicrosecond, false);
   CHECK(gemm->Estimate(0) >= 50 * kMicrosecond);
   CHECK(gemm->Estimate(0) <= 51 * kMicrosecond);
@@ -83,7 +88,7 @@ TEST_CASE("The estimate is a low quantile of the latest samples") {
 
 TEST_CASE("Samples from beside neighbours are upper bounds") {
   DurationTable table(kSms);
-  OperationDurations* const gemm = table.FindOrAdd(kGemm, kWide);
+  const std::shared_ptr<OperationDurations> gemm = table.FindOrAdd(kGemm, kWide);
   gemm->Add(0, 300 * kMicrosecond, true);
   CHECK(gemm->Estimate(0) == 300 * kMicrosecond);
   CHECK(gemm->Wanted(0));
@@ -97,7 +102,7 @@ TEST_CASE("Samples from beside neighbours are upper bounds") {
 
 TEST_CASE("A kernel's durations on fewer SMs show what it waits for") {
   DurationTable table(kSms);
-  OperationDurations* const matmul = table.FindOrAdd({1, 0}, kWide);
+  const std::shared_ptr<OperationDurations> matmul = table.FindOrAdd({1, 0}, kWide);
   CHECK(matmul->memory_bound() < 0);
   matmul->Add(0, 100 * kMicrosecond, false);
   CHECK(matmul->memory_bound() < 0);
@@ -108,20 +113,20 @@ TEST_CASE("A kernel's durations on fewer SMs show what it waits for") {
   CHECK(matmul->Estimate(2) > 350 * kMicrosecond);
   CHECK(matmul->Estimate(2) < 450 * kMicrosecond);
 
-  OperationDurations* const add = table.FindOrAdd({2, 0}, kWide);
+  const std::shared_ptr<OperationDurations> add = table.FindOrAdd({2, 0}, kWide);
   add->Add(0, 100 * kMicrosecond, false);
   add->Add(1, 103 * kMicrosecond, false);
   CHECK(add->memory_bound() > 0.9);
   CHECK(add->Estimate(2) < 120 * kMicrosecond);
 
   SECTION("but not when its grid is small anyway") {
-    OperationDurations* const small = table.FindOrAdd({3, 0}, {16, 0});
+    const std::shared_ptr<OperationDurations> small = table.FindOrAdd({3, 0}, {16, 0});
     small->Add(0, 100 * kMicrosecond, false);
     small->Add(1, 100 * kMicrosecond, false);
     CHECK(small->memory_bound() < 0);
   }
   SECTION("and not by bounds") {
-    OperationDurations* const busy = table.FindOrAdd({4, 0}, kWide);
+    const std::shared_ptr<OperationDurations> busy = table.FindOrAdd({4, 0}, kWide);
     busy->Add(0, 100 * kMicrosecond, true);
     busy->Add(1, 100 * kMicrosecond, true);
     CHECK(busy->memory_bound() < 0);
@@ -142,7 +147,7 @@ TEST_CASE("Partitions are distinguished by their share of the SMs") {
 
 TEST_CASE("Invalid values are no samples") {
   DurationTable table(kSms);
-  OperationDurations* const gemm = table.FindOrAdd(kGemm, kWide);
+  const std::shared_ptr<OperationDurations> gemm = table.FindOrAdd(kGemm, kWide);
   for (const Nanoseconds time : {Nanoseconds{0}, Nanoseconds{-5}, policy::kForever})
     gemm->Add(0, time, false);
   CHECK_FALSE(gemm->known());
@@ -185,13 +190,111 @@ TEST_CASE("Shapes and kernels that differ in anything have different keys") {
   CHECK(TransferKey(TransferKind::kFill, 4096) != TransferKey(TransferKind::kInside, 4096));
 }
 
-TEST_CASE("A full table returns guesses") {
+// Keys of kernels are hashes.
+OperationKey KeyOf(uint64_t number) { return {number * 0x9E3779B97F4A7C15, 1}; }
+
+// Operations of which each occurs once.
+void Flood(DurationTable& table, uint64_t count) {
+  static uint64_t next = 1 << 20;
+  for (uint64_t i = 0; i < count; ++i) table.FindOrAdd(KeyOf(++next), kWide);
+}
+
+TEST_CASE("A full table forgets what nobody uses, and learns what is new") {
   DurationTable table(kSms);
-  for (uint64_t i = 0; i < DurationTable::kMaxOperations; ++i) table.FindOrAdd({i, 0}, {});
-  OperationDurations* const one = table.FindOrAdd({1, 1}, {});
-  CHECK(one == table.FindOrAdd({1, 2}, {}));
-  one->Add(0, 1000, false);
-  CHECK_FALSE(one->known());
+  DurationCache cache(table);
+  cache.Look(kGemm, kWide, 0).operation->Add(0, 44 * kMicrosecond, false);
+  const std::shared_ptr<OperationDurations> used = table.FindOrAdd(kGemm, kWide);
+  for (int i = 0; i < 20; ++i) {
+    Flood(table, 10'000);
+    cache.Look(kGemm, kWide, 0);
+  }
+  CHECK(table.size() == DurationTable::kMaxOperations);
+  CHECK(table.FindOrAdd(kGemm, kWide) == used);
+  const OperationKey late{7, 7};
+  CHECK_FALSE(table.FindOrAdd(late, kWide)->known());
+  table.FindOrAdd(late, kWide)->Add(0, 50'000 * kMicrosecond, false);
+  CHECK(table.FindOrAdd(late, kWide)->Estimate(0) == 50'000 * kMicrosecond);
+}
+
+TEST_CASE("Operations that are all in use make room, too") {
+  DurationTable table(kSms);
+  for (int twice = 0; twice < 2; ++twice) {
+    for (uint64_t i = 0; i < DurationTable::kMaxOperations; ++i) table.FindOrAdd(KeyOf(i), kWide);
+  }
+  table.FindOrAdd({1, 1}, kWide)->Add(0, 1000, false);
+  CHECK(table.FindOrAdd({1, 1}, kWide)->Estimate(0) == 1000);
+  CHECK(table.size() == DurationTable::kMaxOperations);
+}
+
+TEST_CASE("A session brings back what the table has forgotten about its operation") {
+  DurationTable table(kSms);
+  DurationCache one(table), other(table);
+  for (DurationCache* const cache : {&one, &other})
+    cache->Look(kGemm, kWide, 0).operation->Add(0, 44 * kMicrosecond, false);
+  const auto kept = [&] {
+    const std::vector<OperationDurations::Record> records = table.Records();
+    return std::any_of(records.begin(), records.end(),
+                       [](const auto& record) { return record.key == kGemm; });
+  };
+  Flood(table, 2 * DurationTable::kMaxOperations);
+  CHECK_FALSE(kept());
+  const uint64_t changes = table.changes();
+  const DurationCache::Lookup lookup = one.Look(kGemm, kWide, 0);
+  CHECK(lookup.estimate == 44 * kMicrosecond);
+  CHECK(kept());
+  CHECK(table.changes() > changes);
+  CHECK(other.Look(kGemm, kWide, 0).operation == lookup.operation);
+  const uint64_t before = t_allocations;
+  for (int i = 0; i < 100; ++i) one.Look(kGemm, kWide, 0);
+  CHECK(t_allocations == before);
+  // What was learned anew meanwhile counts.
+  Flood(table, 2 * DurationTable::kMaxOperations);
+  table.FindOrAdd(kGemm, kWide)->Add(0, 60 * kMicrosecond, false);
+  CHECK(one.Look(kGemm, kWide, 0).estimate == 60 * kMicrosecond);
+  CHECK(table.size() == DurationTable::kMaxOperations);
+}
+
+TEST_CASE(
+    "A table that is full from the beginning learns, and takes over what was used more recently") {
+  DurationTable table(kSms);
+  std::vector<OperationDurations::Record> old;
+  for (uint64_t i = 0; i < DurationTable::kMaxOperations; ++i)
+    old.push_back({KeyOf(i), 16, /*age=*/5, {100.F}});
+  CHECK(table.Restore(old) == old.size());
+  const OperationKey present = KeyOf(0), older{1, 2}, recent{2, 2}, late{3, 2};
+  table.FindOrAdd(present, kWide);
+  const OperationDurations::Record records[] = {{older, 16, 7, {200.F}}, {recent, 16, 0, {300.F}}};
+  CHECK(table.Restore(records) == 1);
+  CHECK(table.FindOrAdd(recent, kWide)->Estimate(0) == 300);
+  CHECK(table.FindOrAdd(present, kWide)->Estimate(0) == 100);
+  table.FindOrAdd(late, kWide)->Add(0, 9000, false);
+  CHECK(table.FindOrAdd(late, kWide)->Estimate(0) == 9000);
+  CHECK(table.size() == DurationTable::kMaxOperations);
+}
+
+TEST_CASE("Several threads use operations while the table forgets them") {
+  DurationTable table(kSms);
+  Flood(table, DurationTable::kMaxOperations);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  std::array<int, 3> wrong{};
+  for (int& bad : wrong) {
+    threads.emplace_back([&] {
+      DurationCache cache(table);
+      while (!stop.load()) {
+        for (uint64_t i = 1; i <= 300; ++i) {
+          const DurationCache::Lookup lookup = cache.Look(KeyOf(i), kWide, 0);
+          const auto own = static_cast<Nanoseconds>(i * 1024);
+          if (lookup.known && lookup.estimate != own) ++bad;
+          if (lookup.sample) lookup.operation->Add(0, own, false);
+        }
+      }
+    });
+  }
+  Flood(table, 2 * DurationTable::kMaxOperations);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  for (const int bad : wrong) CHECK(bad == 0);
   CHECK(table.size() == DurationTable::kMaxOperations);
 }
 
@@ -251,7 +354,7 @@ TEST_CASE("The key of a launch's parameters does not depend on its addresses") {
 
 TEST_CASE("Between two measured sizes that are equally near, the larger one gives the estimate") {
   DurationTable table(kSms);
-  OperationDurations* const operation = table.FindOrAdd(kGemm, kWide);
+  const std::shared_ptr<OperationDurations> operation = table.FindOrAdd(kGemm, kWide);
   operation->Add(0, 100 * kMicrosecond, false);
   // It takes longer on a quarter of the SMs than four times as long.
   operation->Add(2, 600 * kMicrosecond, false);
