@@ -110,21 +110,32 @@ bool MemoryBroker::Overtakes(Nanoseconds now) {
   return now < overtakes_until_;
 }
 
-void MemoryBroker::Await(const std::vector<policy::ResidentMemory>& victims, Nanoseconds now) {
+bool MemoryBroker::LeavesOthersAlone(Nanoseconds now) {
+  if (line_.empty()) return false;
+  const Ticket& first = *line_.front();
+  const Nanoseconds limit = kForeignLimit + static_cast<Nanoseconds>(first.bytes >> 30) * kSecond;
+  if (now - std::max(first.asked_at, leaves_alone_until_) >= limit)
+    leaves_alone_until_ = now + parameters_.refusal;
+  return now < leaves_alone_until_;
+}
+
+void MemoryBroker::Await(const std::vector<ForeignVictim>& victims, Nanoseconds now) {
   for (auto& one : awaited_) {
-    const bool victim = std::any_of(victims.begin(), victims.end(), [&](const auto& resident) {
-      return resident.session == one.first;
-    });
+    const bool victim = std::any_of(victims.begin(), victims.end(),
+                                    [&](const auto& asked) { return asked.session == one.first; });
     if (!victim) one.second.since = 0;
   }
   std::erase_if(awaited_, [&](const auto& one) {
     return one.second.since == 0 && now >= one.second.could_not_go + parameters_.refusal;
   });
-  for (const policy::ResidentMemory& victim : victims) {
+  for (const ForeignVictim& victim : victims) {
     Awaited& awaited = awaited_[victim.session];
-    if (awaited.since == 0 || victim.movable < awaited.movable) {
+    const bool begins = awaited.since == 0;
+    const uint64_t went = awaited.movable - std::min(awaited.movable, victim.movable);
+    if (begins || (went != 0 && went >= awaited.enough)) {
       awaited.since = now;
       awaited.movable = victim.movable;
+      awaited.enough = std::min(victim.bytes, parameters_.min_bytes);
     } else if (now - awaited.since >= kForeignTimeout) {
       awaited.since = 0;
       awaited.could_not_go = now;
@@ -163,6 +174,8 @@ void MemoryBroker::Decide(Nanoseconds now) {
   RoomView others;
   if (board_ != nullptr) others = board_->Others(&others_looked_at);
   if (Overtakes(now)) others.requests.clear();
+  const bool leaves_alone = board_ != nullptr && LeavesOthersAlone(now);
+  if (leaves_alone) others.residents.clear();
   const auto granted = [](const RoomView::Request& request) { return request.granted; };
   const bool granted_elsewhere =
       std::any_of(others.requests.begin(), others.requests.end(), granted);
@@ -215,7 +228,8 @@ void MemoryBroker::Decide(Nanoseconds now) {
   for (const size_t index : decision.hopeless) {
     Ticket* const ticket = line[index].ticket;
     if (ticket == nullptr || ticket->comes_back() || more_comes) continue;
-    // Others have not said yet what they have.
+    // Others may have it, or have not said yet what they have.
+    if (leaves_alone) continue;
     if (others_looked_at < ticket->asked_at && now - ticket->asked_at < kLookTimeout) continue;
     refused.push_back(ticket);
   }
@@ -230,10 +244,11 @@ void MemoryBroker::Decide(Nanoseconds now) {
   if (decision.request < 0) return;
   if (served != nullptr && decision.victims.empty()) return Resolve(*served, RoomTicket::kGranted);
   if (served != nullptr) served->others_went = true;
-  std::vector<policy::ResidentMemory> awaited;
+  std::vector<ForeignVictim> awaited;
   for (const auto& victim : decision.victims) {
     if (victim.resident >= resident_accounts.size()) {
-      awaited.push_back(residents[victim.resident]);
+      const policy::ResidentMemory& resident = residents[victim.resident];
+      awaited.push_back({resident.session, resident.movable, victim.bytes});
       continue;
     }
     Account* const account = resident_accounts[victim.resident];

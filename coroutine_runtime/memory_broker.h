@@ -17,7 +17,10 @@
 // requests of all processes, which they show each other (room_board.h). A process whose words make
 // no sense costs the others time and nothing else:
 //
-//   - A victim of another process that lets nothing go for kForeignTimeout is left alone for a while.
+//   - A victim of another process that lets go neither of what is asked of it nor of
+//     EvictionParameters::min_bytes in kForeignTimeout is left alone for a while.
+//   - When its first request has waited for kForeignLimit, and a second for each GiB, a process counts on
+//     no memory of others for a while, whatever they have let go.
 //   - After kOvertakeTimeout behind requests of others, a process ignores them for kOvertakePeriod.
 #pragma once
 
@@ -73,15 +76,22 @@ class MemoryBroker {
 
  private:
   static constexpr policy::Nanoseconds kForeignTimeout = 5 * policy::kSecond;
+  static constexpr policy::Nanoseconds kForeignLimit = 30 * policy::kSecond;
   static constexpr policy::Nanoseconds kOvertakeTimeout = 10 * policy::kSecond;
   static constexpr policy::Nanoseconds kOvertakePeriod = 60 * policy::kSecond;
 
   class Ticket;
   // A session of another process that is a victim.
+  struct ForeignVictim {
+    uint64_t session = 0;
+    uint64_t movable = 0;  // all its memory that can leave the card
+    uint64_t bytes = 0;    // what is asked of it
+  };
   struct Awaited {
-    policy::Nanoseconds since =
-        0;                 // when it last became smaller, or became a victim; 0: it is none
+    // When it last had let go of enough, or became a victim; 0: it is none.
+    policy::Nanoseconds since = 0;
     uint64_t movable = 0;  // its memory then
+    uint64_t enough = 0;   // what it has to let go of in kForeignTimeout
     policy::Nanoseconds could_not_go = policy::ResidentMemory::kNever;
   };
 
@@ -93,8 +103,10 @@ class MemoryBroker {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a request of this process has waited too long behind those of others.
   bool Overtakes(policy::Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a request of this process has waited too long while others had memory for it.
+  bool LeavesOthersAlone(policy::Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sessions of other processes must make room for a request of this one.
-  void Await(const std::vector<policy::ResidentMemory>& victims, policy::Nanoseconds now)
+  void Await(const std::vector<ForeignVictim>& victims, policy::Nanoseconds now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Resolve(Ticket& ticket, RoomTicket::State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WithdrawOldOrders(policy::Nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -113,6 +125,7 @@ class MemoryBroker {
   policy::Nanoseconds looked_at_ ABSL_GUARDED_BY(mutex_) = 0;
   policy::Nanoseconds woken_at_ ABSL_GUARDED_BY(mutex_) = 0;  // others, by this process
   policy::Nanoseconds overtakes_until_ ABSL_GUARDED_BY(mutex_) = 0;
+  policy::Nanoseconds leaves_alone_until_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);  // by session
 };
 

@@ -315,7 +315,8 @@ struct SharedCard {
 
 // One of two processes on the card. The other one has the page `other`.
 struct Process {
-  Process(SharedCard& shared, int own) : shared(shared), own(shared.pages[own]) {
+  Process(SharedCard& shared, int own, uint64_t min_bytes = 0)
+      : shared(shared), own(shared.pages[own]), min_bytes(min_bytes) {
     AddPeer(peers, 1, shared.pages[1 - own]);
   }
   // Does what the process does when another one wakes it.
@@ -326,6 +327,7 @@ struct Process {
 
   SharedCard& shared;
   EnginePage& own;
+  const uint64_t min_bytes;
   FakeDevice& device = shared.device;
   QueuePool& pool = shared.pool;
   EnginePeers peers;
@@ -337,9 +339,9 @@ struct Process {
       store,
       mover,
       shared.clock,
-      [] {
+      [this] {
         policy::EvictionParameters parameters;
-        parameters.min_bytes = 0;
+        parameters.min_bytes = min_bytes;
         return parameters;
       }(),
       std::make_unique<RoomBoard>(own.devices[0].room, peers, 0, [this] { ++woke_others; })};
@@ -462,7 +464,7 @@ TEST_CASE("Room is granted in one process at a time, in the order of the request
 
 TEST_CASE("A process that lies about its memory delays others and nothing else") {
   SharedCard card;
-  Process honest(card, 0);
+  Process honest(card, 0, /*min_bytes=*/8 * kMiB);
   BrokerSession idle(honest, 1), asks(honest, 2);
   RoomWords& lies = card.pages[1].devices[0].room;
   const auto pass = [&](int64_t time) {
@@ -486,6 +488,61 @@ TEST_CASE("A process that lies about its memory delays others and nothing else")
     REQUIRE(idle.account->ordered());
     idle.Obey();
     CHECK(StateOf(ticket) == RoomTicket::kGranted);
+  }
+  SECTION("a session that goes by one byte at each look") {
+    REQUIRE(idle.Allocate(40 * kMiB));
+    idle.account->SetIdle(50 * kSecond);
+    lies.residents[0].session = 77;
+    lies.residents[0].movable = 60 * kMiB;
+    auto ticket = asks.account->AskToReturn(40 * kMiB);
+    for (int i = 0; i < 60 && !idle.account->ordered(); ++i) {
+      --lies.residents[0].movable;
+      pass(100 * kMillisecond);
+    }
+    REQUIRE(idle.account->ordered());
+    idle.Obey();
+    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+  }
+  SECTION("a session that lets go of enough each time has more time") {
+    REQUIRE(idle.Allocate(40 * kMiB));
+    idle.account->SetIdle(50 * kSecond);
+    lies.residents[0].session = 77;
+    lies.residents[0].movable = 60 * kMiB;
+    auto ticket = asks.account->AskToReturn(40 * kMiB);
+    for (int i = 0; i < 4; ++i) {
+      pass(4 * kSecond);
+      CHECK_FALSE(idle.account->ordered());
+      lies.residents[0].movable -= 8 * kMiB;
+    }
+  }
+  SECTION("sessions that come and go with their memory") {
+    REQUIRE(idle.Allocate(40 * kMiB));
+    idle.account->SetIdle(50 * kSecond);
+    lies.residents[0].movable = 60 * kMiB;
+    const bool for_new = GENERATE(false, true);
+    auto ticket = for_new ? asks.account->Ask(40 * kMiB) : asks.account->AskToReturn(40 * kMiB);
+    for (int i = 0; i < 310 && !idle.account->ordered(); ++i) {
+      lies.residents[0].session = 77 + i % 2;
+      pass(100 * kMillisecond);
+      if (i < 290) CHECK_FALSE(idle.account->ordered());
+    }
+    REQUIRE(idle.account->ordered());
+    idle.Obey();
+    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+  }
+  SECTION("a newcomer with more memory than the card, for ever") {
+    // Another request of the same process is served meanwhile.
+    REQUIRE(idle.Allocate(20 * kMiB));
+    lies.residents[0].session = 77;
+    lies.residents[0].movable = uint64_t{1} << 48;
+    auto large = asks.account->AskToReturn(70 * kMiB);
+    auto small = idle.account->AskToReturn(10 * kMiB);
+    for (int i = 0; i < 310 && StateOf(small) == RoomTicket::kWaiting; ++i) {
+      lies.residents[0].placed_at = card.clock.NowNanoseconds();
+      pass(100 * kMillisecond);
+    }
+    CHECK(StateOf(small) == RoomTicket::kGranted);
+    CHECK(StateOf(large) == RoomTicket::kWaiting);
   }
   SECTION("a request that is never done") {
     lies.requests[0].session = 77;
