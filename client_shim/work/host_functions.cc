@@ -45,8 +45,12 @@ class Runner {
       stream.host_resume = resume.index;
       stream.host_resume_value = resume.value;
     }
-    const std::lock_guard lock(mutex_);
-    if (!started_ && !Start()) return CUDA_ERROR_OUT_OF_MEMORY;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!started_ && !Start()) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    // Without mutex_: the ring may be full of work that waits for a function, which the thread takes
+    // under mutex_. The stream's lock keeps its functions in order.
     const CUresult result =
         SubmitWork(stream, Op::cuLaunchHostFunc,
                    wire::cuLaunchHostFunc{stream.id,
@@ -56,6 +60,7 @@ class Runner {
     if (result != CUDA_SUCCESS) return result;
     ++stream.host_reached_value;
     ++stream.host_resume_value;
+    const std::lock_guard lock(mutex_);
     pending_.push_back({stream.host_reached, stream.host_reached_value, stream.host_resume,
                         stream.host_resume_value,
                         [function](CUresult status) { Call(function, status); }});
@@ -88,7 +93,8 @@ class Runner {
   }
 
   // Takes the first task whose fence has reached its value. Streams may wait for each other, so the
-  // task that was added first need not run first.
+  // task that was added first need not run first. Tasks of one stream are in their order in the
+  // list. One may be reached before it is in the list.
   bool TakeReady(HostTask* ready) {
     FenceAllocator& fences = session().fences();
     for (auto it = pending_.begin(); it != pending_.end(); ++it) {

@@ -1,5 +1,6 @@
 // A program that queues far more work behind a stalled stream than fits anywhere. It waits until the
-// stream goes on, and nothing is lost. Another thread lets the stream go on once the program waits.
+// stream goes on, and nothing is lost. Another thread lets the stream go on once the program waits. Host
+// functions between the work run while the program waits.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -9,6 +10,7 @@
 constexpr int kWords = 1024;  // a copy of 4 KiB
 constexpr int kRows = 16;
 constexpr int kCopies = 30000;
+constexpr int kCopiesForEachFunction = 16;
 
 int main() {
   std::vector<unsigned> row(kWords), result(kRows * kWords);
@@ -17,7 +19,7 @@ int main() {
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   Gate gate;
   gate.Close(stream);
-  std::atomic<int> queued{0};
+  std::atomic<int> queued{0}, ran{0};
   std::thread opener([&] {
     for (int before = -1; before != queued.load();) {
       before = queued.load();
@@ -29,10 +31,15 @@ int main() {
     for (int k = 0; k < kWords; k += 64) row[k] = i * 31 + k;
     CHECK(cudaMemcpyAsync(device + (i % kRows) * kWords, row.data(), kWords * sizeof(unsigned),
                           cudaMemcpyHostToDevice, stream));
+    if (i % kCopiesForEachFunction == 0) {
+      CHECK(cudaLaunchHostFunc(
+          stream, [](void* counter) { ++*static_cast<std::atomic<int>*>(counter); }, &ran));
+    }
     queued = i + 1;
   }
   opener.join();
   CHECK(cudaStreamSynchronize(stream));
+  REQUIRE(ran == kCopies / kCopiesForEachFunction);
   for (int i = kCopies - kRows; i < kCopies; ++i) {
     for (int k = 0; k < kWords; k += 64) result[(i % kRows) * kWords + k] = i * 31 + k;
   }
