@@ -1,6 +1,8 @@
 // Functions of the program that streams call: cuLaunchHostFunc and cuStreamAddCallback. One thread
 // of the process runs all of them; it starts with the first. Each function has its place in its
-// stream, and the stream's later work waits for its return.
+// stream, and the stream's later work waits for its return. So between two functions that thread
+// waits neither for the daemon, nor for room in the ring, nor for a lock that is held during such a
+// wait (GraphMutex()): work of this kind goes to CleanUpLater() (clean_up.h).
 #pragma once
 
 #include <functional>

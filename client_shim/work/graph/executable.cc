@@ -7,8 +7,10 @@
 
 #include "client_shim/code/libraries.h"
 #include "client_shim/objects/current_context.h"
+#include "client_shim/objects/waits.h"
 #include "client_shim/transport/read_digest.h"
 #include "client_shim/transport/session.h"
+#include "client_shim/work/clean_up.h"
 #include "client_shim/work/graph/exec_resources.h"
 #include "client_shim/work/graph/flatten.h"
 #include "client_shim/work/graph/graph_memory.h"
@@ -191,21 +193,28 @@ void PrepareLaunches(GraphExec& exec) {
   UpdatePlain(exec);
 }
 
-// Calls `then` on the thread of host functions when all earlier work of the context is complete.
+// Calls `then` on the thread of clean-up when all earlier work of the context is complete, and with
+// it the host functions and host copies of that work.
 void AfterWork(const GraphExec& exec, std::function<void()> then) {
   const OwnedFence fence = session().fences().Take();
+  if (fence.index == kNoFence) {
+    SynchronizeContext(*exec.context);
+    CleanUpLater(std::move(then));
+    return;
+  }
   HostTask task;
-  if (fence.index != kNoFence &&
-      session().Submit(
+  if (session().Submit(
           Op::cuCtxSynchronize, exec.device, exec.context_id,
           wire::cuCtxSynchronize{exec.context_id, 0, {fence.value + 1, fence.index, 0}}) ==
-          CUDA_SUCCESS) {
+      CUDA_SUCCESS) {
     task.reached = fence.index;
     task.reached_value = fence.value + 1;
   }
-  task.run = [then = std::move(then), fence](CUresult) {
+  // On the thread of host functions, so that it is not in the middle of a host copy when the fence
+  // was forced.
+  task.run = [then = std::move(then), fence](CUresult) mutable {
     session().fences().Give(fence.index, fence.value + 1);
-    then();
+    CleanUpLater(std::move(then));
   };
   EnqueueHostTask(std::move(task));
 }

@@ -3,6 +3,8 @@
 //
 // One lock, GraphMutex(), guards all graphs and captures of the process. Callers of these functions
 // hold it, except for graphs that no other thread can reach (snapshots).
+// A holder may wait for the daemon (memory of a new node), so the thread of host functions never
+// takes it.
 #pragma once
 
 #include <cstdint>
