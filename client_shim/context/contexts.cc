@@ -64,6 +64,7 @@ CUresult End(Context& context) {
   const ContextId id = context.id.exchange(0, std::memory_order_acq_rel);
   if (id == 0) return CUDA_SUCCESS;  // another thread was first
   ForgetGraphMemory(id);
+  // After this, nothing is freed in the context any more: neither by the program nor by clean-up.
   ForgetMemoryOf(id);
   ForgetManagedPieces(id);
   RetireModules(id);

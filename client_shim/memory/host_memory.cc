@@ -332,14 +332,15 @@ CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, u
   return CUDA_SUCCESS;
 }
 
-CUresult FreeHostBlockLater(void* address) {
-  Allocation allocation;
-  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, &allocation))
-    return CUDA_ERROR_INVALID_VALUE;
-  Count(allocation, -1);
-  UnmapHostMemory(allocation);
-  return session().Submit(Op::cuMemFreeHost, allocation.device, allocation.context,
-                          wire::cuMemFreeHost{allocation.window});
+void FreeHostBlockLater(ContextId context, void* address) {
+  pointers().TakeAndFree(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, context,
+                         [](const Allocation& allocation) {
+                           Count(allocation, -1);
+                           UnmapHostMemory(allocation);
+                           session().Submit(Op::cuMemFreeHost, allocation.device,
+                                            allocation.context,
+                                            wire::cuMemFreeHost{allocation.window});
+                         });
 }
 
 CUresult FreeHostMemory(MemoryKind kind, uint64_t address) {

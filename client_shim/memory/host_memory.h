@@ -38,8 +38,10 @@ CUresult FreeHostMemory(MemoryKind kind, uint64_t address);
 // Allocates pinned memory for FreeHostBlockLater(), in a file of its own.
 CUresult AllocateHostBlock(Context& context, uint64_t bytes, uint32_t flags, void** address);
 // Frees it without waiting: the daemon keeps the memory until all earlier work is complete. The caller
-// knows that no thread of this process uses the memory any more.
-CUresult FreeHostBlockLater(void* address);
+// knows that no thread of this process uses the memory any more. Does nothing if context life
+// `context`, in which the memory was allocated, has ended: the memory ended with it, and other memory
+// may have the address since.
+void FreeHostBlockLater(ContextId context, void* address);
 // Registers memory of the program. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: some of it is already
 // registered or pinned. CUDA_ERROR_NOT_SUPPORTED: the GPU cannot reach it, and `flags` has
 // CU_MEMHOSTREGISTER_DEVICEMAP; or it may be memory of a device (CU_MEMHOSTREGISTER_IOMEMORY).

@@ -60,6 +60,16 @@ bool PointerMap::Take(uint64_t address, MemoryKind kind, Allocation* taken) {
   return true;
 }
 
+bool PointerMap::TakeOf(ContextId context, uint64_t address, MemoryKind kind, Allocation* taken) {
+  const std::unique_lock lock(mutex_);
+  const auto it = by_address_.find(address);
+  if (it == by_address_.end() || it->second.kind != kind || it->second.context != context)
+    return false;
+  *taken = it->second;
+  by_address_.erase(it);
+  return true;
+}
+
 bool PointerMap::SetSyncMemops(uint64_t address, bool value) {
   const std::unique_lock lock(mutex_);
   const Allocation* holding = Holding(address);
@@ -112,6 +122,7 @@ bool PointerMap::OverlapsHostMemory(uint64_t address, uint64_t bytes) const {
 
 std::vector<Allocation> PointerMap::TakeContext(ContextId context) {
   std::vector<Allocation> host;
+  const std::unique_lock freed(freeing_);
   const std::unique_lock lock(mutex_);
   for (auto it = by_address_.begin(); it != by_address_.end();) {
     if (it->second.context != context) {

@@ -73,6 +73,18 @@ class PointerMap {
   bool Find(uint64_t address, Allocation* found) const;
   // Removes the allocation of this kind that begins at `address`. Returns false if there is none.
   bool Take(uint64_t address, MemoryKind kind, Allocation* taken);
+  // The same if the allocation is of the context, and calls free(const Allocation&). TakeContext()
+  // waits for such calls. So the memory is freed before its context ends, or not at all. For memory
+  // that is freed behind the program's back, which may end the context meanwhile. `free` may wait
+  // for room in the ring, and does not use the map.
+  template <typename Free>
+  bool TakeAndFree(uint64_t address, MemoryKind kind, ContextId context, Free free) {
+    const std::shared_lock freed(freeing_);
+    Allocation taken;
+    if (!TakeOf(context, address, kind, &taken)) return false;
+    free(taken);
+    return true;
+  }
   // Returns false if no allocation holds `address`.
   bool SetSyncMemops(uint64_t address, bool value);
   // The same for all memory of the device, also for later memory.
@@ -85,7 +97,8 @@ class PointerMap {
   // Whether some of [address, address + bytes) is registered or pinned.
   bool OverlapsHostMemory(uint64_t address, uint64_t bytes) const;
 
-  // Removes all allocations of the context. Returns those that are pinned, registered or managed.
+  // Removes all allocations of the context, and waits until none of them is being freed by
+  // TakeAndFree(). Returns those that are pinned, registered or managed.
   std::vector<Allocation> TakeContext(ContextId context);
 
   // Calls visit(const Allocation&) for every allocation. Takes no lock, because another thread of
@@ -99,7 +112,9 @@ class PointerMap {
  private:
   const Allocation* Holding(uint64_t address) const;
   void Insert(Allocation& allocation);
+  bool TakeOf(ContextId context, uint64_t address, MemoryKind kind, Allocation* taken);
 
+  std::shared_mutex freeing_;        // shared during TakeAndFree(); taken before mutex_
   mutable std::shared_mutex mutex_;  // guards the rest
   std::map<uint64_t, Allocation> by_address_;
   uint64_t next_buffer_id_ = 1;

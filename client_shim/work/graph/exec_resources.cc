@@ -32,12 +32,13 @@ std::byte* ExecResources::Staging(uint64_t bytes) {
     return block.memory + block.used - bytes;
   }
   const uint64_t size = std::max(bytes, kBlockBytes);
+  const ContextId context = context_.id.load(std::memory_order_acquire);
   void* memory;
   if (AllocateHostBlock(context_, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
                         &memory) != CUDA_SUCCESS) {
     return nullptr;
   }
-  blocks_.push_back({static_cast<std::byte*>(memory), size, bytes});
+  blocks_.push_back({context, static_cast<std::byte*>(memory), size, bytes});
   return blocks_.back().memory;
 }
 
@@ -49,7 +50,7 @@ void ExecResources::Rewind() {
 uint64_t ExecResources::NextValue(FenceIndex fence) { return ++values_.at(fence); }
 
 void ExecResources::FreeStaging() {
-  for (const Block& block : blocks_) FreeHostBlockLater(block.memory);
+  for (const Block& block : blocks_) FreeHostBlockLater(block.context, block.memory);
   blocks_.clear();
 }
 

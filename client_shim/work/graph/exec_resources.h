@@ -32,13 +32,14 @@ class ExecResources : public FlattenResources {
   uint64_t NextValue(FenceIndex fence);
 
   bool has_staging() const { return !blocks_.empty(); }
-  // Frees the staging memory. No launch uses it any more.
+  // Frees the staging memory that has not ended with its context. No launch uses it any more.
   void FreeStaging();
   // Gives the fences back. Their values may not have arrived yet.
   void GiveFences();
 
  private:
   struct Block {
+    ContextId context;  // the context's life in which it was allocated
     std::byte* memory;
     uint64_t bytes;
     uint64_t used;

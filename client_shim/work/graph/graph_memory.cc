@@ -76,13 +76,11 @@ GraphMemoryBlock::~GraphMemoryBlock() {
     const std::lock_guard lock(registry().mutex);
     registry().use[context.device].launched -= bytes;
   }
-  Allocation allocation;
   // A context that ended has ended its memory, and other memory may have the address since.
-  if (!pointers().Find(address, &allocation) || allocation.context != context.id ||
-      !pointers().Take(address, MemoryKind::kDevice, &allocation)) {
-    return;
-  }
-  session().Submit(Op::cuMemFree_v2, context.device, context.id, wire::cuMemFree_v2{address});
+  pointers().TakeAndFree(
+      address, MemoryKind::kDevice, context.id, [this](const Allocation& allocation) {
+        session().Submit(Op::cuMemFree_v2, context.device, context.id, wire::cuMemFree_v2{address});
+      });
 }
 
 GraphMemory::~GraphMemory() {

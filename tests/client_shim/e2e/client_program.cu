@@ -324,6 +324,45 @@ int Limits() {
   return Compute(2);
 }
 
+// Executable graphs have memory of their own for copies of ordinary memory. One is destroyed before the
+// context ends, while the thread of host functions is busy, and one afterwards. The memory that the
+// program pins then has the addresses of theirs.
+int ResetWithGraphs() {
+  constexpr size_t kBytes = 8 << 20;
+  for (const bool before : {true, false}) {
+    std::vector<char> ordinary(kBytes);
+    char *device = nullptr, *pinned = nullptr;
+    Check(cudaMalloc(&device, kBytes));
+    cudaGraph_t graph;
+    cudaGraphNode_t node;
+    cudaGraphExec_t exec;
+    Check(cudaGraphCreate(&graph, 0));
+    Check(cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, ordinary.data(), device, kBytes,
+                                   cudaMemcpyDeviceToHost));
+    Check(cudaGraphInstantiate(&exec, graph, 0));
+    Check(cudaGraphDestroy(graph));
+    Check(cudaGraphLaunch(exec, nullptr));
+    Check(cudaDeviceSynchronize());
+    cudaUserObject_t object;
+    Check(cudaUserObjectCreate(
+        &object, nullptr, [](void*) { usleep(100'000); }, 1, cudaUserObjectNoDestructorSync));
+    Check(cudaUserObjectRelease(object, 1));
+    if (before) Check(cudaGraphExecDestroy(exec));
+    Check(cudaDeviceReset());
+    Check(cudaMallocHost(&pinned, kBytes));
+    if (!before) Check(cudaGraphExecDestroy(exec));
+    for (int i = 0; i < 20; ++i) {
+      std::memset(pinned, i, kBytes);
+      usleep(10'000);
+    }
+    Check(cudaMemset(pinned, 77, kBytes));
+    Check(cudaDeviceSynchronize());
+    if (pinned[0] != 77 || pinned[kBytes - 1] != 77) return kFailed;
+    Check(cudaDeviceReset());
+  }
+  return Compute(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -350,6 +389,8 @@ int main(int argc, char** argv) {
   if (what == "every-device") return EveryDevice();
   if (what == "reset") return Reset();
   if (what == "limits") return Limits();
+
+  if (what == "reset-with-graphs") return ResetWithGraphs();
   std::fprintf(stderr, "unknown: %s\n", what.c_str());
   return 2;
 }

@@ -222,5 +222,11 @@ TEST_CASE("Objects beyond a limit are refused, and the program goes on") {
   unlink(file);
 }
 
+TEST_CASE("What a destroyed executable graph had does not outlive its context") {
+  Daemon daemon;
+  const Outcome outcome = Run({ClientProgram(), "reset-with-graphs"}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+}
+
 }  // namespace
 }  // namespace detshare::e2e

@@ -1,6 +1,10 @@
 #include "client_shim/memory/pointer_map.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <thread>
 
 namespace detshare::shim {
 namespace {
@@ -29,6 +33,37 @@ TEST_CASE("Every address inside an allocation leads to it, and none outside") {
   REQUIRE(map.Find(0x1100, &found));
   CHECK(found.address == 0x1100);
   CHECK_FALSE(map.Find(0x1110, &found));
+}
+
+TEST_CASE("Memory is freed only in the life of the context in which it was allocated") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0x100, MemoryKind::kPinned, 2));
+  const auto free = [](const Allocation&) { FAIL("freed the memory of another context"); };
+  CHECK_FALSE(map.TakeAndFree(0x1000, MemoryKind::kPinned, 1, free));
+  CHECK_FALSE(map.TakeAndFree(0x1000, MemoryKind::kDevice, 2, free));
+  uint64_t freed = 0;
+  CHECK(map.TakeAndFree(0x1000, MemoryKind::kPinned, 2,
+                        [&](const Allocation& allocation) { freed = allocation.bytes; }));
+  CHECK(freed == 0x100);
+  CHECK_FALSE(map.TakeAndFree(0x1000, MemoryKind::kPinned, 2, free));
+}
+
+TEST_CASE("The end of a context waits for memory of it that is being freed") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0x100, MemoryKind::kPinned, 1));
+  std::promise<void> entered;
+  std::atomic<bool> freed{false};
+  std::thread cleaner([&] {
+    map.TakeAndFree(0x1000, MemoryKind::kPinned, 1, [&](const Allocation&) {
+      entered.set_value();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      freed = true;
+    });
+  });
+  entered.get_future().wait();
+  CHECK(map.TakeContext(1).empty());
+  CHECK(freed);
+  cleaner.join();
 }
 
 TEST_CASE("Memory synchronises by itself unless it belongs to the host") {
