@@ -186,11 +186,16 @@ void ResetReservedGraphMemoryHigh(uint16_t device) {
 void ForgetGraphMemory(ContextId context) {
   std::vector<std::shared_ptr<GraphMemory>> ended;  // outlives the lock
   const std::lock_guard lock(registry().mutex);
-  std::erase_if(registry().allocated, [&](const auto& entry) {
-    if (entry.second->context.id != context) return false;
-    ended.push_back(entry.second);
-    return true;
-  });
+  const auto ends = [&](std::shared_ptr<GraphMemory> memory) {
+    if (memory == nullptr) return false;  // it ends now, and removes its entry itself
+    const bool its = memory->context.id == context;
+    ended.push_back(std::move(memory));
+    return its;
+  };
+  std::erase_if(registry().allocated, [&](const auto& entry) { return ends(entry.second); });
+  // Graphs may keep the memory, but other memory may have the address from now on.
+  std::erase_if(registry().by_address,
+                [&](const auto& entry) { return ends(entry.second.lock()); });
 }
 
 }  // namespace detshare::shim

@@ -363,6 +363,29 @@ int ResetWithGraphs() {
   return Compute(1);
 }
 
+// A graph with memory of its own outlives the context. New memory then has the address of the
+// graph's.
+int ResetWithGraphMemory() {
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  void *of_graph = nullptr, *later = nullptr;
+  Check(cudaStreamCreate(&stream));
+  Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  Check(cudaMallocAsync(&of_graph, 100'000, stream));
+  Check(cudaMemsetAsync(of_graph, 1, 100'000, stream));
+  Check(cudaFreeAsync(of_graph, stream));
+  Check(cudaStreamEndCapture(stream, &graph));
+  Check(cudaDeviceReset());
+  Check(cudaMalloc(&later, 100'000));
+  std::printf("%s address\n", later == of_graph ? "same" : "other");
+  Check(cudaFree(later));
+  Check(cudaMalloc(&later, 100'000));
+  Check(cudaGraphDestroy(graph));
+  Check(cudaMemset(later, 2, 100'000));
+  Check(cudaFree(later));
+  return Compute(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -391,6 +414,7 @@ int main(int argc, char** argv) {
   if (what == "limits") return Limits();
 
   if (what == "reset-with-graphs") return ResetWithGraphs();
+  if (what == "reset-with-graph-memory") return ResetWithGraphMemory();
   std::fprintf(stderr, "unknown: %s\n", what.c_str());
   return 2;
 }

@@ -228,5 +228,12 @@ TEST_CASE("What a destroyed executable graph had does not outlive its context") 
   CHECK(outcome.exit_code == 0);
 }
 
+TEST_CASE("Memory that has the address of a dead graph's memory can be freed") {
+  Daemon daemon;
+  const Outcome outcome = Run({ClientProgram(), "reset-with-graph-memory"}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.rfind("same address\n", 0) == 0);
+}
+
 }  // namespace
 }  // namespace detshare::e2e
