@@ -17,6 +17,7 @@
 #include <string>
 
 #include "client_shim/base/log.h"
+#include "client_shim/memory/page_exchange.h"
 #include "client_shim/memory/piece_pool.h"
 #include "client_shim/memory/process_mappings.h"
 #include "client_shim/objects/current_context.h"
@@ -156,29 +157,6 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, Process
     covered = mapping.end;
   }
   return CUDA_SUCCESS;
-}
-
-// Copies [from, from + bytes) to `to` and moves that mapping over the range. Writes of other
-// threads into the edge pages during that time are lost. So the edge pages come last, one by one. On
-// failure, what was not moved is unmapped.
-bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
-  struct Part {
-    uint64_t offset, bytes;
-  };
-  const Part middle{kPageBytes, bytes - std::min<uint64_t>(bytes, 2 * kPageBytes)},
-      first{0, kPageBytes}, last{bytes - kPageBytes, bytes > kPageBytes ? kPageBytes : 0};
-  bool exchanged = true;
-  for (const Part& part : {middle, first, last}) {
-    if (part.bytes == 0) continue;
-    if (exchanged) {
-      void* const pages = reinterpret_cast<void*>(from + part.offset);
-      memcpy(to + part.offset, pages, part.bytes);
-      exchanged = mremap(to + part.offset, part.bytes, part.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-                         pages) != MAP_FAILED;
-    }
-    if (!exchanged) munmap(to + part.offset, part.bytes);
-  }
-  return exchanged;
 }
 
 // Replaces the allocation's mapping with ordinary memory of this process alone, with the same

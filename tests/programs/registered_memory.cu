@@ -1,5 +1,8 @@
 // Registered host memory: ranges of malloc'ed memory that begin and end inside pages. Copies and
-// kernels use them in place. Other data on the same pages must survive.
+// kernels use them in place. Other data on the same pages must survive. Variables on the stack share
+// pages with the frames of the call that registers them.
+#include <thread>
+
 #include "check.h"
 
 constexpr int kCount = 12345;
@@ -7,6 +10,29 @@ constexpr int kCount = 12345;
 __global__ void Transform(const int* in, int* out, int count) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) out[i] = 5 * in[i] + i;
+}
+
+__global__ void Set(int* to, int value) { *to = value; }
+
+__attribute__((noinline)) void OneOnStack(int value) {
+  int variable = 7, *device = nullptr;
+  CHECK(cudaHostRegister(&variable, sizeof(variable), cudaHostRegisterMapped));
+  REQUIRE(variable == 7);
+  CHECK(cudaHostGetDevicePointer(&device, &variable, 0));
+  Set<<<1, 1>>>(device, value);
+  CHECK(cudaDeviceSynchronize());
+  REQUIRE(variable == value);
+  CHECK(cudaHostUnregister(&variable));
+  REQUIRE(variable == value);
+}
+
+// At all distances from the border of a page.
+__attribute__((noinline)) void OnStack() {
+  for (int i = 0; i < 64; ++i) {
+    auto* const deeper = static_cast<volatile char*>(__builtin_alloca(64));
+    deeper[0] = 1;
+    OneOnStack(100 + i);
+  }
 }
 
 int main() {
@@ -73,5 +99,7 @@ int main() {
   CHECK(cudaHostUnregister(range));
   CHECK(cudaStreamDestroy(stream));
   CHECK(cudaFree(result));
+  OnStack();
+  std::thread(OnStack).join();
   return check::Ok();
 }
