@@ -50,10 +50,23 @@ CUresult MakeBlock(Context& context, uint64_t bytes, Block* block) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// The same, and finds out which file the block is.
+CUresult MakeKnownBlock(Context& context, uint64_t bytes, Block* block) {
+  const CUresult result = MakeBlock(context, bytes, block);
+  if (result != CUDA_SUCCESS) return result;
+  ProcessMappings mappings;
+  ProcessMapping mapping;
+  if (mappings.Find(block->address, &mapping) && mapping.begin <= block->address) {
+    block->device = mapping.device;
+    block->inode = mapping.inode;
+  }
+  return CUDA_SUCCESS;
+}
+
 // As with NVIDIA's driver, pinned and managed memory have no block in common.
 struct HostPieces {
   PiecePool pinned{MakeBlock}, managed{MakeBlock};
-  PiecePool registered{MakeBlock};  // all of them are whole pages
+  PiecePool registered{MakeKnownBlock};  // all of them are whole pages
 };
 
 HostPieces& host_pieces() {
@@ -159,21 +172,54 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, Process
   return CUDA_SUCCESS;
 }
 
-// Replaces the allocation's mapping with ordinary memory of this process alone, with the same
-// contents.
-bool MakeMappingPrivate(const Allocation& allocation) {
-  if (allocation.mapping == 0) return true;
-  void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+// Replaces [begin, end) with ordinary memory of this process alone, with the same contents and
+// protection.
+bool MakePagesPrivate(uint64_t begin, uint64_t end, int protection) {
+  const uint64_t bytes = end - begin;
+  void* const pages = reinterpret_cast<void*>(begin);
+  if ((protection & PROT_READ) == 0 && mprotect(pages, bytes, PROT_READ) != 0) return false;
+  void* const mapped =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return false;
-  if (!CopyAndExchange(allocation.mapping, static_cast<std::byte*>(mapped),
-                       allocation.mapping_bytes))
-    return false;
-  if ((allocation.protection & PROT_WRITE) == 0 && allocation.protection != 0) {
-    mprotect(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes,
-             allocation.protection);
-  }
+  if (!CopyAndExchange(begin, static_cast<std::byte*>(mapped), bytes)) return false;
+  if (protection != (PROT_READ | PROT_WRITE)) mprotect(pages, bytes, protection);
   return true;
+}
+
+// Does so for the mapping of registered memory, as far as it is there. The program may have freed the
+// memory, and other memory may be at its addresses since: that stays as it is. `mappings` has found
+// nothing behind the mapping yet.
+bool MakeMappingPrivate(const Allocation& allocation, ProcessMappings& mappings) {
+  const uint64_t end = allocation.mapping + allocation.mapping_bytes;
+  if (!mappings.ok() || allocation.file_inode == 0)
+    return MakePagesPrivate(allocation.mapping, end, allocation.protection);
+  // Where the file's beginning would be.
+  const uint64_t origin =
+      allocation.mapping - ((allocation.gpu_address & ~kPageMask) - allocation.window);
+  bool done = true;
+  ProcessMapping part;
+  for (uint64_t at = allocation.mapping; at < end && mappings.Find(at, &part); at = part.end) {
+    const uint64_t begin = std::max(at, part.begin);
+    if (begin >= end) break;
+    const bool ours = part.shared && part.device == allocation.file_device &&
+                      part.inode == allocation.file_inode && part.begin - part.offset == origin;
+    if (ours) done = MakePagesPrivate(begin, std::min(part.end, end), part.protection) && done;
+  }
+  return done;
+}
+
+// Removes the mapping of an allocation, as UnmapHostMemory() does. One `*mappings`, which the first
+// call makes, serves registered memory in the order of its addresses: a text of all mappings is read
+// once.
+void Unmap(const Allocation& allocation, std::unique_ptr<ProcessMappings>* mappings) {
+  if (allocation.mapping == 0) return;
+  if (allocation.kind != MemoryKind::kRegistered) {
+    munmap(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes);
+    return;
+  }
+  if (*mappings == nullptr) *mappings = std::make_unique<ProcessMappings>();
+  if (!MakeMappingPrivate(allocation, **mappings))
+    Log(LogLevel::kError, "cannot make registered memory ordinary again: it stays shared");
 }
 
 // Registers memory by name only: the GPU does not reach it, and copies are staged.
@@ -342,10 +388,12 @@ CUresult MakePages(Context& context, Allocation* allocation, std::byte** mapped)
   allocation->piece = !HasOwnBlock(bytes);
   const CUresult result = allocation->piece
                               ? AllocatePiece(context, MemoryKind::kRegistered, bytes, &piece)
-                              : MakeBlock(context, bytes, &piece.block);
+                              : MakeKnownBlock(context, bytes, &piece.block);
   if (result != CUDA_SUCCESS) return result;
   if (!allocation->piece) piece.address = piece.block.address;
   allocation->window = piece.block.address;
+  allocation->file_device = piece.block.device;
+  allocation->file_inode = piece.block.inode;
   allocation->gpu_address = piece.address + (allocation->address - allocation->mapping);
   void* pages = reinterpret_cast<void*>(piece.address);
   if (allocation->piece) {
@@ -411,7 +459,9 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
     Log(LogLevel::kError, "cannot exchange the pages of registered memory: %s", strerror(errno));
     pointers().Take(start, MemoryKind::kRegistered, &allocation);
     Count(allocation, -1);
-    MakeMappingPrivate(allocation);
+    UnmapHostMemory(allocation);
+    if ((protection & PROT_WRITE) == 0)
+      mprotect(reinterpret_cast<void*>(first), end - first, protection);
     GiveBackPages(allocation);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -443,18 +493,15 @@ CUresult UnregisterHostMemory(void* address) {
 }
 
 void UnmapHostMemory(const Allocation& allocation) {
-  if (allocation.mapping == 0) return;
-  if (allocation.kind != MemoryKind::kRegistered) {
-    munmap(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes);
-  } else if (!MakeMappingPrivate(allocation)) {
-    Log(LogLevel::kError, "cannot make registered memory ordinary again: it stays shared");
-  }
+  std::unique_ptr<ProcessMappings> mappings;
+  Unmap(allocation, &mappings);
 }
 
 void ForgetMemoryOf(ContextId context) {
+  std::unique_ptr<ProcessMappings> mappings;
   for (const Allocation& allocation : pointers().TakeContext(context)) {
     if (allocation.window != 0 && !allocation.migrates) Count(allocation, -1);
-    UnmapHostMemory(allocation);
+    Unmap(allocation, &mappings);
   }
   host_pieces().pinned.Forget(context);
   host_pieces().managed.Forget(context);
@@ -462,8 +509,9 @@ void ForgetMemoryOf(ContextId context) {
 }
 
 void KeepRegisteredMemoryInChild() {
-  pointers().ForEachInChild([](const Allocation& allocation) {
-    if (allocation.kind == MemoryKind::kRegistered) MakeMappingPrivate(allocation);
+  std::unique_ptr<ProcessMappings> mappings;
+  pointers().ForEachInChild([&](const Allocation& allocation) {
+    if (allocation.kind == MemoryKind::kRegistered) Unmap(allocation, &mappings);
   });
 }
 

@@ -56,7 +56,8 @@ CUresult UnregisterHostMemory(void* address);
 bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes);
 
 // Removes the mapping of an allocation. Called before the daemon is told. Pinned and managed memory
-// is unmapped. Registered memory becomes ordinary memory with the same contents.
+// is unmapped. Registered memory becomes ordinary memory with the same contents, unless the program
+// has freed it.
 void UnmapHostMemory(const Allocation& allocation);
 
 // Forgets the memory of a context that ends, and unmaps its host memory.

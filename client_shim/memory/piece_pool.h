@@ -18,6 +18,7 @@ class PiecePool {
   // Memory of the daemon that this process has mapped.
   struct Block {
     uint64_t address = 0, bytes = 0;
+    uint64_t device = 0, inode = 0;  // of its file (ProcessMapping), if its maker has found them
   };
   struct Piece {
     uint64_t address = 0;

@@ -41,6 +41,8 @@ struct Allocation {
   // The shim's mapping that holds host memory. 0: the memory is still the program's own.
   uint64_t mapping = 0;
   uint64_t mapping_bytes = 0;
+  // The file that is mapped over registered memory (ProcessMapping). An inode of 0: unknown.
+  uint64_t file_device = 0, file_inode = 0;
   // 0: nothing to free. Else the daemon's name for host memory, which is its address in the pinned
   // window, or in that of managed memory.
   uint64_t window = 0;

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -363,6 +364,42 @@ int ResetWithGraphs() {
   return Compute(1);
 }
 
+// Registered memory that the program has freed: by halves, and with other memory at its addresses
+// since, which nobody may read.
+int FreedRegistered() {
+  constexpr size_t kBytes = 1 << 20;
+  const auto map = [](void* at) {
+    void* const memory = mmap(at, kBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
+    if (memory == MAP_FAILED) _exit(kFailed);
+    return static_cast<char*>(memory);
+  };
+  char *half = map(nullptr), *replaced = map(nullptr), *unregistered = map(nullptr);
+  for (char* const memory : {half, replaced, unregistered}) {
+    std::memset(memory, 5, kBytes);
+    Check(cudaHostRegister(memory, kBytes, cudaHostRegisterDefault));
+  }
+  munmap(half, kBytes / 2);
+  std::memset(map(replaced), 6, kBytes);
+  mprotect(replaced, kBytes, PROT_NONE);
+  munmap(unregistered, kBytes);
+  Check(cudaHostUnregister(unregistered));
+  const auto kept = [&] {
+    mprotect(replaced, kBytes, PROT_READ);
+    return half[kBytes / 2] == 5 && half[kBytes - 1] == 5 && replaced[0] == 6 &&
+           replaced[kBytes - 1] == 6;
+  };
+  const pid_t child = fork();
+  if (child == 0) _exit(kept() ? 0 : 1);
+  int status = -1;
+  waitpid(child, &status, 0);
+  std::printf("child %d\n", status);
+  Check(cudaHostUnregister(half));
+  Check(cudaDeviceReset());  // ends the third registration
+  std::printf("%s\n", kept() ? "kept" : "lost");
+  return Compute(1);
+}
+
 // A graph with memory of its own outlives the context. New memory then has the address of the
 // graph's.
 int ResetWithGraphMemory() {
@@ -413,6 +450,8 @@ int main(int argc, char** argv) {
   if (what == "reset") return Reset();
   if (what == "limits") return Limits();
 
+
+  if (what == "freed-registered") return FreedRegistered();
   if (what == "reset-with-graphs") return ResetWithGraphs();
   if (what == "reset-with-graph-memory") return ResetWithGraphMemory();
   std::fprintf(stderr, "unknown: %s\n", what.c_str());

@@ -235,5 +235,12 @@ TEST_CASE("Memory that has the address of a dead graph's memory can be freed") {
   CHECK(outcome.out.rfind("same address\n", 0) == 0);
 }
 
+TEST_CASE("A program may free registered memory and unregister it afterwards, or never") {
+  Daemon daemon;
+  const Outcome outcome = Run({ClientProgram(), "freed-registered"}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.rfind("child 0\nkept\n", 0) == 0);
+}
+
 }  // namespace
 }  // namespace detshare::e2e
