@@ -124,13 +124,14 @@ struct Event {
   // daemon knows whether the recording is complete, and the value tells recordings apart.
   std::atomic<uint64_t> point{0};
   static constexpr FenceIndex kUnsignalled = 0xFFFFFE;
-  // Whether the program has asked about the event. Its later recordings then signal a fence. Most
-  // events only order streams, and a signal costs more than a recording.
+  // Whether the program has asked about the event. Its later recordings then signal a fence, if one
+  // can be spared. Most events only order streams, and a signal costs more than a recording.
   std::atomic<bool> asked{false};
   // The capture sequence in which the event was last recorded. It may be over. 0: none.
   std::atomic<uint64_t> capture{0};
   TinyLock lock;                         // held while the event is recorded
   bool foreign_fence = false;            // the fence of `point` belongs to an executable graph
+  uint32_t unsignalled = 0;              // recordings without a fence, also of earlier events here
   uint64_t recorded_stream = 0;          // unique_id of the stream of the last recording
   std::atomic<Stream*> stream{nullptr};  // where that stream is or was
   std::atomic<uint64_t> recorded_position{0};  // ring position + 1

@@ -16,7 +16,7 @@ struct OwnedFence {
   uint64_t value = 0;  // the highest value that was ever asked for
 };
 
-// Take and Give: any thread, a mutex. Reached: any thread, lock-free.
+// Take, TakeSpare and Give: any thread, a mutex. Reached: any thread, lock-free.
 class FenceAllocator {
  public:
   // `fences` has `count` entries and outlives the allocator.
@@ -25,6 +25,8 @@ class FenceAllocator {
   // Returns a fence and its value: the next value to ask for is `value` + 1. The index is kNoFence
   // if no fence is left.
   OwnedFence Take();
+  // The same for an owner that can do without: an eighth of all fences is left to others.
+  OwnedFence TakeSpare();
   // Gives a fence back. `value` is the highest that was asked for; it may still be on its way.
   void Give(FenceIndex index, uint64_t value);
 
@@ -35,6 +37,10 @@ class FenceAllocator {
   }
 
  private:
+  // These two need mutex_.
+  void Collect();  // the fences of pending_ whose values have arrived
+  OwnedFence TakeFree();
+
   Fence* const fences_;
   const uint32_t count_;
   std::mutex mutex_;  // guards the rest

@@ -432,7 +432,7 @@ void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value) {
 namespace {
 
 // Needs the event's lock. Takes a signal for the event's next recording on the stream. Returns
-// false if no fence is left.
+// false if no fence can be spared.
 bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, OwnedFence* fence) {
   FenceAllocator& fences = session().fences();
   const bool has = Event::Signalled(point) && !event.foreign_fence;
@@ -442,7 +442,7 @@ bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, OwnedFence*
               fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
     *fence = {Event::FenceOf(point), Event::ValueOf(point)};
   } else {
-    *fence = fences.Take();
+    *fence = fences.TakeSpare();
     if (fence->index == kNoFence) return false;
     GiveEventFence(event);
   }
@@ -476,15 +476,14 @@ CUresult RecordEvent(Event& event, Stream& stream) {
   const std::lock_guard lock(event.lock);
   const uint64_t point = event.point.load(std::memory_order_relaxed);
   wire::Signal signal{0, kNoFence, 0};
-  if (event.asked.load(std::memory_order_relaxed)) {
-    OwnedFence fence;
-    if (!LeaseSignal(event, stream, point, &fence)) return CUDA_ERROR_OUT_OF_MEMORY;
+  OwnedFence fence;
+  if (event.asked.load(std::memory_order_relaxed) && LeaseSignal(event, stream, point, &fence)) {
     signal = {fence.value, fence.index, 0};
     // Release: a thread that sees the point may poll its fence.
     event.point.store(Event::Pack(fence.index, fence.value), std::memory_order_release);
   } else {
     GiveEventFence(event);
-    event.point.store(Event::Pack(Event::kUnsignalled, Event::ValueOf(point + 1)),
+    event.point.store(Event::Pack(Event::kUnsignalled, ++event.unsignalled),
                       std::memory_order_release);
   }
   event.capture.store(0, std::memory_order_relaxed);

@@ -364,6 +364,33 @@ int ResetWithGraphs() {
   return Compute(1);
 }
 
+// More events that the program asks about than a session has fences, and then streams that need fences.
+int ManyEvents() {
+  constexpr int kEvents = 34'000;
+  std::atomic<int> ran{0};
+  std::vector<cudaEvent_t> events(kEvents);
+  for (cudaEvent_t& event : events) {
+    Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    for (int i = 0; i < 2; ++i) {
+      Check(cudaEventRecord(event, nullptr));
+      const cudaError_t result = cudaEventQuery(event);
+      if (result != cudaErrorNotReady) Check(result);
+    }
+  }
+  for (int i = 0; i < 100; ++i) {
+    cudaStream_t stream;
+    Check(cudaStreamCreate(&stream));
+    Check(cudaLaunchHostFunc(
+        stream, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &ran));
+  }
+  Check(cudaEventRecord(events.back(), nullptr));
+  Check(cudaEventSynchronize(events.back()));
+  Check(cudaDeviceSynchronize());
+  for (const cudaEvent_t event : events) Check(cudaEventQuery(event));
+  std::printf("ran %d\n", ran.load());
+  return Compute(1);
+}
+
 // Registered memory that the program has freed: by halves, and with other memory at its addresses
 // since, which nobody may read.
 int FreedRegistered() {
@@ -451,6 +478,8 @@ int main(int argc, char** argv) {
   if (what == "limits") return Limits();
 
 
+
+  if (what == "many-events") return ManyEvents();
   if (what == "freed-registered") return FreedRegistered();
   if (what == "reset-with-graphs") return ResetWithGraphs();
   if (what == "reset-with-graph-memory") return ResetWithGraphMemory();

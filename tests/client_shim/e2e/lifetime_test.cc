@@ -242,5 +242,12 @@ TEST_CASE("A program may free registered memory and unregister it afterwards, or
   CHECK(outcome.out.rfind("child 0\nkept\n", 0) == 0);
 }
 
+TEST_CASE("A program may ask about more events than a session has fences") {
+  Daemon daemon;
+  const Outcome outcome = Run({ClientProgram(), "many-events"}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.rfind("ran 100\n", 0) == 0);
+}
+
 }  // namespace
 }  // namespace detshare::e2e

@@ -26,6 +26,28 @@ TEST_CASE("A fence is reused when its last value has arrived, and its values go 
   CHECK(again.value == 5);
 }
 
+TEST_CASE("Owners that can do without a fence leave an eighth of them to others") {
+  FakeRegion region(2 * kMaxRecordBytes, 8, 16);
+  FenceAllocator fences(region.fences(), region.fence_count());
+  std::vector<OwnedFence> spare;
+  for (int i = 0; i < 14; ++i) {
+    spare.push_back(fences.TakeSpare());
+    REQUIRE(spare.back().index != kNoFence);
+  }
+  CHECK(fences.TakeSpare().index == kNoFence);
+  CHECK(fences.Take().index != kNoFence);
+  // One that is on its way becomes spare when it arrives.
+  fences.Give(spare[0].index, 3);
+  fences.Give(spare[1].index, 0);
+  CHECK(fences.TakeSpare().index == kNoFence);
+  region.fences()[spare[0].index].store(3);
+  CHECK(fences.TakeSpare().index != kNoFence);
+  CHECK(fences.TakeSpare().index == kNoFence);
+  CHECK(fences.Take().index != kNoFence);
+  CHECK(fences.Take().index != kNoFence);
+  CHECK(fences.Take().index == kNoFence);
+}
+
 TEST_CASE("Staging chunks do not overlap and lie inside the area") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, 4 << 20);
   FenceAllocator fences(region.fences(), region.fence_count());
