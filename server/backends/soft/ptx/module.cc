@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "server/backends/soft/ptx/ast.h"
+#include "server/backends/soft/ptx/call_graph.h"
 #include "server/backends/soft/ptx/code_layout.h"
 #include "server/backends/soft/ptx/device_runtime.h"
 #include "server/backends/soft/ptx/lower.h"
@@ -53,6 +54,11 @@ bool CallsTransfer(const ModuleAst& ast) {
   return std::any_of(ast.functions.begin(), ast.functions.end(), [](const FunctionAst& function) {
     return IsTransfer(DeviceRuntimeBuiltin(function.name));
   });
+}
+
+void RemoveDuplicates(std::vector<uint32_t>* list) {
+  std::sort(list->begin(), list->end());
+  list->erase(std::unique(list->begin(), list->end()), list->end());
 }
 
 // Makes one ModuleCode from several syntax trees. Names that are not visible are local to their
@@ -229,13 +235,12 @@ class Linker {
       low.code = &code;
       if (absl::Status status = LowerFunction(tables_[m], &low); !status.ok()) return status;
       if (absl::Status status = LayoutCode(&low); !status.ok()) return status;
+      RemoveDuplicates(&code.callees);
       for (const ConstEntry& entry : code.consts) {
         if (entry.kind == ConstEntry::Kind::kFunction) address_taken_.push_back(entry.index);
       }
     }
-    std::sort(address_taken_.begin(), address_taken_.end());
-    address_taken_.erase(std::unique(address_taken_.begin(), address_taken_.end()),
-                         address_taken_.end());
+    RemoveDuplicates(&address_taken_);
     // The shared variables of functions other than kernels lie behind those of the module.
     uint32_t top = module_shared_bytes_;
     for (FunctionCode& f : code_->functions) {
@@ -252,38 +257,8 @@ class Linker {
     return absl::OkStatus();
   }
 
-  // Returns the functions that a kernel reaches through calls.
-  std::vector<uint32_t> Reachable(uint32_t root) const {
-    std::vector<bool> seen(code_->functions.size());
-    std::vector<uint32_t> list{root};
-    seen[root] = true;
-    bool indirect = false;
-    auto add = [&](uint32_t f) {
-      if (!seen[f]) {
-        seen[f] = true;
-        list.push_back(f);
-      }
-    };
-    for (size_t i = 0; i < list.size(); ++i) {
-      const FunctionCode& f = code_->functions[list[i]];
-      for (uint32_t callee : f.callees) add(callee);
-      if (f.has_indirect_calls && !indirect) {
-        indirect = true;
-        for (uint32_t callee : address_taken_) add(callee);
-      }
-    }
-    return list;
-  }
-
-  // Returns the size of the deepest stack of the call graph. A path counts each function once. For
-  // graphs with many paths the result is an upper bound.
-  uint32_t LocalBytes(const std::vector<uint32_t>& reachable) const {
-    uint64_t total = 0;
-    for (uint32_t f : reachable) total += code_->functions[f].local_bytes;
-    return static_cast<uint32_t>(std::min<uint64_t>(total, ParseLimits::kLocalBytes));
-  }
-
   void DescribeKernels() {
+    const std::vector<CallTotals> totals = TotalsOfCalls(code_->functions, address_taken_);
     uint64_t const_bytes = 0;
     for (const GlobalInfo& g : code_->globals) {
       if (g.space == GlobalSpace::kConst)
@@ -302,27 +277,20 @@ class Linker {
         top += v.size;
       }
       info.param_bytes = static_cast<uint32_t>(top);
-      const std::vector<uint32_t> reachable = Reachable(static_cast<uint32_t>(i));
-      bool common = false;
-      uint32_t pressure = 0, dynamic_align = 16;
-      for (uint32_t f : reachable) {
-        common = common || code_->functions[f].uses_module_shared;
-        pressure = std::max(pressure, code_->functions[f].register_pressure);
-        dynamic_align = std::max(dynamic_align, code_->functions[f].dynamic_shared_align);
-      }
-      if (common) {
+      const CallTotals& total = totals[i];
+      if (total.uses_module_shared) {
         const uint32_t align = code.shared_align;
         code.shared_begin = (common_shared_bytes_ + align - 1) / align * align;
         code.shared_end += code.shared_begin;
       }
       info.static_shared_bytes = code.shared_end;
       // The dynamic part lies behind the static one. What aligns it belongs to the static part.
-      if (dynamic_align > 16)
-        info.static_shared_bytes =
-            (code.shared_end + dynamic_align - 1) / dynamic_align * dynamic_align;
-      info.local_bytes_per_thread = LocalBytes(reachable);
+      if (const uint32_t align = total.dynamic_shared_align; align > 16)
+        info.static_shared_bytes = (code.shared_end + align - 1) / align * align;
+      info.local_bytes_per_thread =
+          static_cast<uint32_t>(std::min<uint64_t>(total.local_bytes, ParseLimits::kLocalBytes));
       info.registers_per_thread =
-          std::min<uint32_t>((std::max<uint32_t>(pressure + 6, 8) + 1) / 2 * 2, 255);
+          std::min<uint32_t>((std::max<uint32_t>(total.register_pressure + 6, 8) + 1) / 2 * 2, 255);
       info.const_bytes = static_cast<uint32_t>(std::min<uint64_t>(const_bytes, 0xffffffffu));
       info.required_block = ast.reqntid;
       info.required_cluster = ast.reqcluster;

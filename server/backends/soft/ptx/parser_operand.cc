@@ -1,4 +1,6 @@
 // Operands of instructions.
+#include <algorithm>
+
 #include "server/backends/soft/ptx/parser_steps.h"
 
 namespace detshare::soft::ptx {
@@ -7,6 +9,9 @@ bool Parser::LookUp(std::string_view name, LocalName* out) {
   // The prefix and number of "%r12" for ".reg .b32 %r<20>".
   size_t digits = name.size();
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
+  // No number has more digits. Without the bound a long name of digits would take hours.
+  constexpr size_t kMaxDigits = 9;
+  if (name.size() > kMaxDigits) digits = std::max(digits, name.size() - kMaxDigits);
   for (size_t i = scopes_.size(); i-- > 0;) {
     Scope& scope = scopes_[i];
     if (auto it = scope.names.find(name); it != scope.names.end()) {
@@ -19,7 +24,7 @@ bool Parser::LookUp(std::string_view name, LocalName* out) {
       auto range = scope.ranges.find(name.substr(0, split));
       if (range == scope.ranges.end()) continue;
       const std::string_view number = name.substr(split);
-      if (number.size() > 9 || (number.size() > 1 && number[0] == '0')) continue;
+      if (number.size() > 1 && number[0] == '0') continue;
       uint32_t value = 0;
       for (char c : number) value = value * 10 + static_cast<uint32_t>(c - '0');
       if (value >= range->second.count) continue;

@@ -51,5 +51,27 @@ TEST_CASE("A ladder of branches comes to an end") {
   SUCCEED();
 }
 
+TEST_CASE("A name of very many digits is refused at once") {
+  const std::string digits(4 << 20, '1');
+  CHECK_FALSE(
+      Parses(".visible .entry k() { .reg .b32 %r<5>; mov.u32 %r1, %r" + digits + "; ret; }"));
+  CHECK(Parses(".visible .entry k() { .reg .b32 %r11<5>; mov.u32 %r113, %r114; ret; }"));
+  CHECK(Parses(".visible .entry k() { .reg .b32 %" + digits + "<5>; mov.u32 %" + digits + "3, %" +
+               digits + "4; ret; }"));
+}
+
+TEST_CASE("Very many kernels that reach very many calls come to an end") {
+  constexpr int kCount = 30000;
+  std::string text = ".func f() { ret; }\n.func g() {" + Repeat("call f;", kCount) + "}\n";
+  for (int i = 0; i < kCount; ++i)
+    text += ".visible .entry k" + std::to_string(i) + "() { call g; }\n";
+  CHECK(Parses(text));
+  // A chain of calls as deep as the module has functions.
+  text = ".func f0() { ret; }\n";
+  for (int i = 1; i < kCount; ++i)
+    text += ".func f" + std::to_string(i) + "() { call f" + std::to_string(i - 1) + "; }\n";
+  CHECK(Parses(text + ".visible .entry k() { call f" + std::to_string(kCount - 1) + "; }"));
+}
+
 }  // namespace
 }  // namespace detshare::soft::ptx::testing

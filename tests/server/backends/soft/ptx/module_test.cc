@@ -101,6 +101,41 @@ TEST_CASE("A kernel's description says what its directives and declarations say"
   CHECK((*module)->FindKernel("nothing") == -1);
 }
 
+TEST_CASE("A kernel's local memory is that of the deepest stack, with each recursion once") {
+  const auto module = Module::Parse(std::string(kModuleHeader) + R"(
+.func leaf() { .local .b8 v[16]; ret; }
+.func left() { .local .b8 v[32]; call leaf; ret; }
+.func right() { .local .b8 v[64]; call leaf; call leaf; ret; }
+.func (.param .b32 r) odd(.param .b32 x);
+.func (.param .b32 r) even(.param .b32 x) {
+  .local .b8 v[128]; .param .b32 a; .param .b32 b; call (b), odd, (a); call leaf; ret;
+}
+.func (.param .b32 r) odd(.param .b32 x) {
+  .local .b8 v[256]; .param .b32 a; .param .b32 b; call (b), even, (a); ret;
+}
+.func taken() { .local .b8 v[512]; call left; ret; }
+.visible .entry both() { .local .b8 v[1024]; call left; call right; ret; }
+.visible .entry recursive() { .param .b32 a; .param .b32 b; call (b), odd, (a); ret; }
+.visible .entry indirect(.param .u64 f) {
+  .reg .b64 %d<2>; .reg .pred %p;
+  mov.u64 %d0, taken;
+  call %d0;
+  ret;
+}
+.visible .entry alone() { ret; }
+)");
+  REQUIRE(module.status().ToString() == "OK");
+  const auto local = [&](const char* name) {
+    return (*module)
+        ->kernels()[static_cast<size_t>((*module)->FindKernel(name))]
+        .local_bytes_per_thread;
+  };
+  CHECK(local("both") == 1024 + 64 + 16);
+  CHECK(local("recursive") == 256 + 128 + 16);
+  CHECK(local("indirect") == 512 + 32 + 16);
+  CHECK(local("alone") == 0);
+}
+
 TEST_CASE("Shared variables have the alignment that they declare") {
   Memory memory;
   Program program(&memory, std::string(kModuleHeader) + R"(
