@@ -145,14 +145,10 @@ void Layout::PlaceTargets(const LowInstr& low_in, uint32_t block, Instr* in) {
       in->imm = address_[low_.labels[low_in.target]];
       in->extra = join;
       break;
-    case Flow::kBranchIndex: {
-      in->imm = static_cast<int64_t>(code_.branch_tables.size());
+    case Flow::kBranchIndex:
+      in->imm = low_in.target;
       in->extra = join;
-      code_.branch_tables.emplace_back();
-      for (uint32_t t : low_in.targets)
-        code_.branch_tables.back().push_back(address_[low_.labels[t]]);
       break;
-    }
     case Flow::kReturn:
       if (in->fn == ExecBranch) in->imm = address_.back();
       break;
@@ -195,6 +191,11 @@ void Layout::PlaceInstructions() {
     if (in.guard >= 0) in.guard = Place(in.guard);
     PlaceTargets(low_in, block, &in);
     code_.code.push_back(in);
+  }
+  for (const std::vector<uint32_t>& list : low_.target_lists) {
+    std::vector<uint32_t>& table = code_.branch_tables.emplace_back();
+    table.reserve(list.size());
+    for (uint32_t t : list) table.push_back(address_[low_.labels[t]]);
   }
   code_.extras.reserve(low_.extras.size());
   for (int32_t o : low_.extras) code_.extras.push_back(Place(o));

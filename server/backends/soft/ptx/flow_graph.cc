@@ -108,7 +108,9 @@ absl::Status BuildFlowGraph(const LowFunction& low, FlowGraph* graph) {
     leader[i + 1] = true;
     if (in.flow == Flow::kBranch || in.flow == Flow::kBranchCond)
       leader[low.labels[in.target]] = true;
-    for (uint32_t t : in.targets) leader[low.labels[t]] = true;
+  }
+  for (const std::vector<uint32_t>& list : low.target_lists) {
+    for (uint32_t t : list) leader[low.labels[t]] = true;
   }
   graph->block_of.assign(count, FlowGraph::kNone);
   for (uint32_t i = 0; i < count; ++i) {
@@ -132,7 +134,8 @@ absl::Status BuildFlowGraph(const LowFunction& low, FlowGraph* graph) {
         block.successors = {graph->block_of[low.labels[last.target]], b + 1};
         break;
       case Flow::kBranchIndex:
-        for (uint32_t t : last.targets) block.successors.push_back(graph->block_of[low.labels[t]]);
+        for (uint32_t t : low.target_lists[last.target])
+          block.successors.push_back(graph->block_of[low.labels[t]]);
         std::sort(block.successors.begin(), block.successors.end());
         block.successors.erase(std::unique(block.successors.begin(), block.successors.end()),
                                block.successors.end());

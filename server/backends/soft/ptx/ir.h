@@ -73,7 +73,8 @@ struct FunctionCode {
   std::vector<Instr> code;
   std::vector<int32_t> extras;
   std::vector<CallSite> calls;
-  std::vector<std::vector<uint32_t>> branch_tables;  // instruction indices for brx.idx
+  std::vector<std::vector<uint32_t>>
+      branch_tables;  // instruction indices for brx.idx, which share tables
   std::vector<ConstEntry> consts;
   std::vector<uint32_t> callees;  // functions that it calls directly or whose address it takes
   uint32_t const_bytes = 0;

@@ -45,9 +45,8 @@ struct LowInstr {
   enum class Flow : uint8_t { kNext, kBranch, kBranchCond, kBranchIndex, kReturn, kExit };
   Instr in;
   Flow flow = Flow::kNext;
-  uint8_t extra_defs = 0;         // number of extras, from the first, that are destinations
-  uint32_t target = 0;            // label number
-  std::vector<uint32_t> targets;  // kBranchIndex
+  uint8_t extra_defs = 0;  // number of extras, from the first, that are destinations
+  uint32_t target = 0;     // label number; kBranchIndex: index of a target list
 };
 
 struct LowFunction {
@@ -56,10 +55,14 @@ struct LowFunction {
   std::vector<LowInstr> instrs;
   std::vector<int32_t> extras;
   std::vector<RegClass> vregs;
-  std::vector<uint32_t> labels;  // label number to instruction index
+  std::vector<uint32_t> labels;                     // label number to instruction index
+  std::vector<std::vector<uint32_t>> target_lists;  // label numbers; instructions share a list
+  // The targets of all kBranchIndex of the module so far, each instruction with its whole list.
+  size_t branch_target_count = 0;
 };
 
-// Fills `low` from the statements. The caller has set low->ast and low->code.
+// Fills `low` from the statements. The caller has set low->ast, low->code and the count of branch
+// targets.
 absl::Status LowerFunction(const SymbolTable& symbols, LowFunction* low);
 
 // Splits an opcode such as "ld.global.v2.f32" at its dots. Returns an empty list for too many
@@ -194,6 +197,8 @@ class Lowering {
   // --- families (lower_control.cc) ---
   void LowerBra();
   void LowerBrx();
+  // Finds the target list of a name that is visible in the statement's scope.
+  bool FindTargetList(std::string_view name, uint32_t* list);
   void LowerCall();
   int32_t CallTarget(const Operand& target, CallSite* call);
   void PassArguments(const Operand& args, CallSite* call);
@@ -259,6 +264,7 @@ class Lowering {
   std::unordered_map<uint32_t, std::vector<uint32_t>>
       statement_labels_;  // statement index to label numbers
   std::map<std::pair<uint32_t, std::string_view>, uint32_t> label_numbers_;
+  std::map<std::pair<uint32_t, std::string_view>, uint32_t> target_list_numbers_;
   std::vector<uint32_t> local_offset_;   // of ast vars in local space
   std::vector<uint32_t> shared_offset_;  // of ast vars in shared space, from shared_begin
   std::vector<uint32_t> kernel_param_offset_;

@@ -1,5 +1,6 @@
 // Branches, calls, barriers, lane communication, special registers.
 #include "server/backends/soft/ptx/lower.h"
+#include "server/backends/soft/ptx/parser.h"
 
 namespace detshare::soft::ptx {
 
@@ -29,30 +30,41 @@ void Lowering::LowerBrx() {
   if (Op(1).kind != Operand::Kind::kSymbol) return FailUnknown();
   BeginGuard();
   const int32_t a = Source(Op(0), Type::kU32);
-  uint32_t scope = statement_->scope;
-  const std::vector<std::string_view>* names = nullptr;
-  for (;;) {
-    const auto it = ast_.branch_targets.find({scope, Op(1).name});
-    if (it != ast_.branch_targets.end()) {
-      names = &it->second;
-      break;
-    }
-    if (scope == 0) break;
-    scope = ast_.scope_parent[scope];
-  }
-  if (names == nullptr)
-    return Fail("unknown branch targets '" + std::string(Op(1).name.substr(0, 100)) + "'");
-  std::vector<uint32_t> targets;
-  for (std::string_view name : *names) {
-    uint32_t label = 0;
-    if (!FindLabel(name, &label)) return;
-    targets.push_back(label);
-  }
-  if (!ok()) return;
+  uint32_t list = 0;
+  if (!ok() || !FindTargetList(Op(1).name, &list)) return;
+  // The control-flow graph has an edge for each target of each of these instructions.
+  low_.branch_target_count += low_.target_lists[list].size();
+  if (low_.branch_target_count > ParseLimits::kBranchTargetsPerModule)
+    return Fail("too many branch targets");
   LowInstr& low = EmitUnguarded(ExecBranchIndex, CostCounters::kControl);
   low.flow = LowInstr::Flow::kBranchIndex;
-  low.targets = std::move(targets);
+  low.target = list;
   low.in.a = a;
+}
+
+bool Lowering::FindTargetList(std::string_view name, uint32_t* list) {
+  uint32_t scope = statement_->scope;
+  auto found = ast_.branch_targets.find({scope, name});
+  while (found == ast_.branch_targets.end() && scope != 0) {
+    scope = ast_.scope_parent[scope];
+    found = ast_.branch_targets.find({scope, name});
+  }
+  if (found == ast_.branch_targets.end()) {
+    Fail("unknown branch targets '" + std::string(name.substr(0, 100)) + "'");
+    return false;
+  }
+  const auto [number, fresh] =
+      target_list_numbers_.emplace(found->first, static_cast<uint32_t>(low_.target_lists.size()));
+  *list = number->second;
+  if (!fresh) return true;
+  std::vector<uint32_t> labels;
+  for (std::string_view target : found->second) {
+    uint32_t label = 0;
+    if (!FindLabel(target, &label)) return false;
+    labels.push_back(label);
+  }
+  low_.target_lists.push_back(std::move(labels));
+  return true;
 }
 
 // Formals in registers, which hand-written PTX has, also pass through the parameter area.

@@ -225,6 +225,7 @@ class Linker {
 
   absl::Status Lower() {
     code_->functions.resize(functions_.size());
+    size_t branch_target_count = 0;
     for (size_t i = 0; i < functions_.size(); ++i) {
       const auto& [m, ast] = functions_[i];
       FunctionCode& code = code_->functions[i];
@@ -233,8 +234,10 @@ class Linker {
       LowFunction low;
       low.ast = ast;
       low.code = &code;
+      low.branch_target_count = branch_target_count;
       if (absl::Status status = LowerFunction(tables_[m], &low); !status.ok()) return status;
       if (absl::Status status = LayoutCode(&low); !status.ok()) return status;
+      branch_target_count = low.branch_target_count;
       RemoveDuplicates(&code.callees);
       for (const ConstEntry& entry : code.consts) {
         if (entry.kind == ConstEntry::Kind::kFunction) address_taken_.push_back(entry.index);

@@ -153,6 +153,8 @@ void Parser::ParseTopLevel() {
     Expect(',');
     const std::string_view target = ExpectName();
     Expect(';');
+    if (module_.aliases.size() >= ParseLimits::kFunctionsPerModule)
+      return Fail(line, "too many aliases");
     module_.aliases.emplace_back(alias, target);
   } else {
     ParseDeclaration();

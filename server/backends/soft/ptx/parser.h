@@ -11,8 +11,12 @@ namespace detshare::soft::ptx {
 // Limits of a text. Compilers stay far below them. They keep the cost of hostile text small.
 struct ParseLimits {
   static constexpr size_t kTextBytes = size_t{64} << 20;
-  static constexpr size_t kStatementsPerModule = 2u << 20;
+  static constexpr size_t kStatementsPerModule = 2u << 20;  // and labels
   static constexpr size_t kOperandsPerModule = 8u << 20;
+  static constexpr size_t kFunctionsPerModule =
+      1u << 16;  // and declarations of functions, and aliases
+  static constexpr size_t kVariablesPerModule = 1u << 20;      // and parameters
+  static constexpr size_t kBranchTargetsPerModule = 4u << 20;  // of all lists, and of all brx.idx
   static constexpr size_t kVregsPerFunction = 1u << 20;
   static constexpr uint32_t kScopeDepth = 64;
   static constexpr size_t kListLength = 4096;

@@ -7,6 +7,8 @@
 namespace detshare::soft::ptx {
 
 void Parser::ParseFunction(bool is_entry, Linkage linkage) {
+  if (module_.functions.size() >= ParseLimits::kFunctionsPerModule)
+    return Fail(last_line_, "too many functions");
   FunctionAst f;
   f.is_entry = is_entry;
   f.is_extern = linkage.is_extern;
@@ -43,6 +45,7 @@ void Parser::ParseFormals(std::vector<Variable>* list, std::vector<int32_t>* reg
     if (list->size() >= ParseLimits::kListLength) return Fail(token_.line, "too many parameters");
     if (AcceptDirective(".reg")) {
       const Type type = ExpectType();
+      CountVariable(token_.line);
       Variable v;
       v.space = Space::kReg;
       v.type = type;
@@ -170,7 +173,7 @@ void Parser::ParseStatement() {
   }
   s.opcode = word;
   if (++statement_count_ > ParseLimits::kStatementsPerModule)
-    return Fail(s.line, "too many instructions");
+    return Fail(s.line, "too many instructions and labels");
   std::vector<Operand> operands;
   if (!token_.Is(';')) {
     do {
@@ -189,6 +192,8 @@ void Parser::ParseStatement() {
 }
 
 void Parser::ParseLabel(std::string_view name, uint32_t line) {
+  if (++statement_count_ > ParseLimits::kStatementsPerModule)
+    return Fail(line, "too many instructions and labels");
   const auto key = std::make_pair(scopes_.back().id, name);
   if (AcceptDirective(".callprototype")) {
     // [(.param ... )] _ [(.param ..., ...)] [.noreturn];
@@ -205,7 +210,9 @@ void Parser::ParseLabel(std::string_view name, uint32_t line) {
   if (AcceptDirective(".branchtargets") || AcceptDirective(".calltargets")) {
     std::vector<std::string_view>& targets = function_->branch_targets[key];
     do {
-      if (targets.size() >= (1u << 16)) return Fail(line, "too many branch targets");
+      if (targets.size() >= (1u << 16) ||
+          ++branch_target_count_ > ParseLimits::kBranchTargetsPerModule)
+        return Fail(line, "too many branch targets");
       targets.push_back(ExpectName());
     } while (ok() && Accept(','));
     Expect(';');
@@ -304,7 +311,6 @@ void Parser::PlaceParam(Variable* v) {
 
 void Parser::DeclareVariable(Variable v) {
   if (v.space == Space::kParam) PlaceParam(&v);
-  if (function_->vars.size() >= (1u << 20)) return Fail(v.line, "too many variables");
   scopes_.back().names[v.name] = {LocalName::Kind::kVariable,
                                   static_cast<int32_t>(function_->vars.size())};
   function_->vars.push_back(std::move(v));

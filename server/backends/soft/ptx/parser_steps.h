@@ -105,6 +105,7 @@ class Parser {
   void SkipPointerAttributes();
   // [.align n] [.attribute(...)] [.vN] .type
   VariableType ParseVariableType();
+  void CountVariable(uint32_t line);  // fails when the module has too many
   void ParseVariable(const Variable& proto, const VariableType& type, std::vector<Variable>* out);
   void ParseInitializer(Variable* v, uint32_t element);
   void ParseInitializerValue(Variable* v);
@@ -146,6 +147,8 @@ class Parser {
   std::vector<Scope> scopes_;
   size_t statement_count_ = 0;
   size_t operand_count_ = 0;
+  size_t variable_count_ = 0;
+  size_t branch_target_count_ = 0;
 };
 
 }  // namespace detshare::soft::ptx

@@ -120,8 +120,14 @@ Parser::VariableType Parser::ParseVariableType() {
   return result;
 }
 
+void Parser::CountVariable(uint32_t line) {
+  if (++variable_count_ > ParseLimits::kVariablesPerModule)
+    Fail(line, "too many variables and parameters");
+}
+
 void Parser::ParseVariable(const Variable& proto, const VariableType& type,
                            std::vector<Variable>* out) {
+  CountVariable(token_.line);
   Variable v = proto;
   v.line = token_.line;
   v.name = ExpectName();
@@ -219,6 +225,7 @@ void Parser::ParseInitializerSymbol(Variable* v, uint64_t offset, uint8_t shift)
 }
 
 void Parser::ParseFormal(std::vector<Variable>* out) {
+  CountVariable(token_.line);
   Advance();
   VariableType type;
   while (ok() && token_.kind == TokenKind::kDirective) {

@@ -73,5 +73,30 @@ TEST_CASE("Very many kernels that reach very many calls come to an end") {
   CHECK(Parses(text + ".visible .entry k() { call f" + std::to_string(kCount - 1) + "; }"));
 }
 
+TEST_CASE("Very many instructions with very many branch targets are refused") {
+  const std::string list = "T: .branchtargets " + Repeat("A,", 65535) + "A;\n";
+  const std::string begin = ".visible .entry k() { .reg .b32 %r; " + list;
+  CHECK(Parses(begin + Repeat("brx.idx %r, T;\n", 8) + "A: ret; }"));
+  CHECK_FALSE(Parses(begin + Repeat("brx.idx %r, T;\n", 100000) + "A: ret; }"));
+  // Also when each function has only some of them.
+  std::string text;
+  for (int i = 0; i < 100; ++i) {
+    text += ".func f" + std::to_string(i) + "() { .reg .b32 %r; T: .branchtargets " +
+            Repeat("A,", 999) + "A;\n" + Repeat("brx.idx %r, T;\n", 1000) + "A: ret; }\n";
+  }
+  CHECK_FALSE(Parses(text));
+}
+
+TEST_CASE("Very many declarations are refused") {
+  CHECK_FALSE(Parses(Repeat(".func a;\n", 4 << 20)));
+  CHECK_FALSE(Parses(Repeat(".alias a, b;\n", 1 << 20)));
+  CHECK_FALSE(Parses(".extern .global .b8 " + Repeat("a,", 4 << 20) + "a;"));
+  CHECK_FALSE(Parses(".func f() { .local .b8 " + Repeat("a,", 4 << 20) + "a; }"));
+  CHECK_FALSE(Parses(Repeat(".func a(.param .b8 a, .param .b8 b, .param .b8 c);\n", 1 << 19)));
+  std::string labels = ".func f() {\n";
+  for (int i = 0; i < 3 << 20; ++i) labels += "L" + std::to_string(i) + ":";
+  CHECK_FALSE(Parses(labels + "}"));
+}
+
 }  // namespace
 }  // namespace detshare::soft::ptx::testing

@@ -286,6 +286,37 @@ DONE:
         FaultKind::kInvalidPc);
 }
 
+TEST_CASE("Branches of one name share their targets, and an inner name hides an outer one") {
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<4>; .reg .b64 %d<3>;
+  mov.u32 %r1, %tid.x;
+  and.b32 %r2, %r1, 1;
+  mov.u32 %r3, 0;
+  T: .branchtargets A, B;
+  brx.idx %r2, T;
+A: add.u32 %r3, %r3, 1;
+  xor.b32 %r2, %r2, 1;
+  brx.idx %r2, T;
+B: add.u32 %r3, %r3, 10;
+  {
+    T: .branchtargets C, D;
+    and.b32 %r2, %r1, 1;
+    brx.idx %r2, T;
+C:  add.u32 %r3, %r3, 100;
+D:  add.u32 %r3, %r3, 1000;
+  }
+  ld.param.u64 %d1, [out];
+  mad.wide.u32 %d1, %r1, 4, %d1;
+  st.global.u32 [%d1], %r3;
+}
+)");
+  int* out = memory.New<int>(32);
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out))).fault.ToString() == Fault{}.ToString());
+  for (int i = 0; i < 32; ++i) CHECK(out[i] == (i % 2 == 0 ? 1111 : 1010));
+}
+
 TEST_CASE("Code with the device runtime of CUDA 12 loads, and traps where it launches a kernel") {
   Memory memory;
   Program program(&memory, std::string(kModuleHeader) + R"(
