@@ -184,6 +184,7 @@ void BlockRunner::Impl::Start(uint64_t index, const std::vector<uint32_t>& sm_id
       warp.steps_since_arrival = 0;
       warp.sleep_ns = 0;
       warp.cluster_phase = 0;
+      warp.cluster_arrived = 0;
       AddSplit(warp, function.code.data(), &warp.base, warp.lanes, -1, false);
     }
   }

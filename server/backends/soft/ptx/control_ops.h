@@ -27,8 +27,8 @@ struct BarrierAux {
   static constexpr uint32_t kPredNegated = 8;
 };
 void ExecBarrier(Context& c, const Instr& in, uint32_t mask);  // reductions: c predicate, d result
-void ExecWarpBarrier(Context& c, const Instr& in, uint32_t mask);  // e: member mask
-void ExecClusterArrive(Context& c, const Instr& in, uint32_t mask);
+void ExecWarpBarrier(Context& c, const Instr& in, uint32_t mask);    // e: member mask
+void ExecClusterArrive(Context& c, const Instr& in, uint32_t mask);  // e: member mask
 void ExecClusterWait(Context& c, const Instr& in, uint32_t mask);
 
 // Communication between lanes. e: the member mask (kNoOperand: the active lanes).

@@ -3,6 +3,7 @@
 
 #include "server/backends/soft/ptx/builtins.h"
 #include "server/backends/soft/ptx/control_ops.h"
+#include "server/backends/soft/ptx/converge.h"
 #include "server/backends/soft/ptx/warp.h"
 
 namespace detshare::soft::ptx {
@@ -243,10 +244,15 @@ void ExecBarrier(Context& c, const Instr& in, uint32_t mask) {
   CheckBarrier(block, id);
 }
 
-void ExecClusterArrive(Context& c, const Instr&, uint32_t mask) {
-  c.warp->cluster_phase = c.unit->cluster_generation;
-  c.unit->cluster_arrived += LaneCount(mask);
-  CheckClusterBarrier(*c.unit);
+// The lanes of a warp arrive together, as on the hardware, also from different branches. So none of
+// them is a phase ahead of the others.
+void ExecClusterArrive(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, /*same_pc=*/false, [&](uint32_t lanes) {
+    c.warp->cluster_phase = c.unit->cluster_generation;
+    c.unit->cluster_arrived += LaneCount(lanes & ~c.warp->cluster_arrived);
+    c.warp->cluster_arrived |= lanes;
+    CheckClusterBarrier(*c.unit);
+  });
 }
 
 void ExecClusterWait(Context& c, const Instr&, uint32_t) {

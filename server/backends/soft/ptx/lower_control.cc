@@ -304,7 +304,9 @@ void Lowering::LowerBarrierCluster() {
   if (!arrive && !Take("wait")) return FailUnknown();
   if (!AllUsed() || !NeedOperands(0, 0)) return;
   BeginGuard();
-  EmitUnguarded(arrive ? ExecClusterArrive : ExecClusterWait, CostCounters::kControl);
+  LowInstr& low =
+      EmitUnguarded(arrive ? ExecClusterArrive : ExecClusterWait, CostCounters::kControl);
+  if (arrive) low.in.e = Constant(RegClass::k32, kFullMask);
 }
 
 void Lowering::LowerWarpSync() {

@@ -84,7 +84,8 @@ struct Warp {
   uint32_t polls = 0;        // polling operations since the last arrival at a join
   uint64_t steps_since_arrival = 0;
   uint64_t sleep_ns = 0;
-  uint32_t cluster_phase = 0;  // phase of the cluster barrier at the warp's last arrival
+  uint32_t cluster_phase = 0;    // phase of the cluster barrier at the warp's last arrival
+  uint32_t cluster_arrived = 0;  // living lanes that have arrived in the present phase
 };
 
 struct Barrier {
@@ -114,8 +115,8 @@ struct Unit {
   std::vector<Block> blocks;
   std::array<uint32_t, 3> first_block{};
   CostCounters counters;
-  uint64_t cycles = 0;  // issued warp instructions: the clock
-  uint32_t cluster_arrived = 0;
+  uint64_t cycles = 0;           // issued warp instructions: the clock
+  uint32_t cluster_arrived = 0;  // lanes of all warps
   uint32_t cluster_generation = 0;
   Fault fault;
   std::vector<MemoryRange> ranges;  // allowed during this Run

@@ -131,6 +131,9 @@ void ExitLanes(Context& c, uint32_t lanes) {
     if (other.state == SplitState::kWarpSync) other.state = SplitState::kReady;
   }
   for (uint32_t b = 0; b < block.barriers.size(); ++b) CheckBarrier(block, b);
+  // The cluster's barrier waits for all living threads, so it no longer counts these.
+  block.unit->cluster_arrived -= LaneCount(warp.cluster_arrived & lanes);
+  warp.cluster_arrived &= ~lanes;
   CheckClusterBarrier(*block.unit);
 }
 
@@ -192,6 +195,7 @@ void CheckClusterBarrier(Unit& unit) {
   ++unit.cluster_generation;
   for (Block& block : unit.blocks) {
     for (Warp& warp : block.warps) {
+      warp.cluster_arrived = 0;
       for (uint8_t i = 0; i < warp.split_count; ++i) {
         Split& s = warp.splits[warp.order[i]];
         if (s.state == SplitState::kClusterBarrier) s.state = SplitState::kReady;
