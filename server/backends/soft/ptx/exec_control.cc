@@ -1,5 +1,7 @@
 // Branches, joins, calls, barriers.
+#include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "server/backends/soft/ptx/builtins.h"
 #include "server/backends/soft/ptx/control_ops.h"
@@ -207,6 +209,35 @@ void ExecTrap(Context& c, const Instr& in, uint32_t mask) {
   RaiseFault(c, in, FaultKind::kTrap, 0, FirstLane(mask));
 }
 
+namespace {
+
+bool IsArrival(const Instr& in) { return (in.aux & BarrierAux::kKindMask) == BarrierAux::kArrive; }
+
+// Adds the predicates of `lanes` to the reduction of a barrier.
+void CombinePredicates(const Instr& in, const Frame& frame, uint32_t lanes, Barrier* b) {
+  if ((in.aux & BarrierAux::kKindMask) < BarrierAux::kRedPopc) return;
+  uint32_t p;
+  std::memcpy(&p, (in.c < 0 ? frame.consts : frame.regs) + (in.c & INT32_MAX), sizeof(p));
+  if ((in.aux & BarrierAux::kPredNegated) != 0) p = ~p;
+  p &= lanes;
+  b->popc += LaneCount(p);
+  b->all = b->all && p == lanes;
+  b->any = b->any || p != 0;
+}
+
+// Returns the splits that wait in front of barrier `id` for the other lanes of their warp.
+std::vector<Split*> SplitsBefore(Warp& warp, uint32_t id) {
+  std::vector<Split*> found;
+  for (uint8_t i = 0; i < warp.split_count; ++i) {
+    Split& s = warp.splits[warp.order[i]];
+    if (s.state == SplitState::kWarpSync && s.pc->fn == ExecBarrier && s.barrier == id)
+      found.push_back(&s);
+  }
+  return found;
+}
+
+}  // namespace
+
 void ExecBarrier(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t* ids = c.Src<uint32_t>(in.a);
   const uint32_t first = FirstLane(mask);
@@ -225,22 +256,31 @@ void ExecBarrier(Context& c, const Instr& in, uint32_t mask) {
   Barrier& b = block.barriers[id];
   const uint32_t count = in.b == kNoOperand ? 0 : c.Src<uint32_t>(in.b)[first];
   if (count % kLanes != 0) return RaiseFault(c, in, FaultKind::kIllegalInstruction, count, first);
-  if (count != 0) b.expected = count;
-  // A barrier with a thread count counts whole warps, even if the last warp has fewer threads.
-  b.arrived += count != 0 && mask == c.warp->alive ? kLanes : LaneCount(mask);
-  const uint32_t kind = in.aux & BarrierAux::kKindMask;
-  if (kind >= BarrierAux::kRedPopc) {
-    uint32_t p = c.Pred(in.c);
-    if ((in.aux & BarrierAux::kPredNegated) != 0) p = ~p;
-    p &= mask;
-    b.popc += LaneCount(p);
-    b.all = b.all && p == mask;
-    b.any = b.any || p != 0;
+  Warp& warp = *c.warp;
+  Split& running = warp.splits[static_cast<size_t>(c.split)];
+  running.barrier = static_cast<uint8_t>(id);
+  if (count == 0) {
+    b.arrived += LaneCount(mask);
+  } else {
+    // Such a barrier counts whole warps, even if the last warp has fewer threads. So the lanes of a
+    // warp come together first, from whatever branches.
+    const std::vector<Split*> waiting = SplitsBefore(warp, id);
+    uint32_t here = mask;
+    for (const Split* s : waiting) here |= s->mask;
+    if ((warp.alive & ~here) != 0) {
+      running.sync_mask = kFullMask;
+      return Suspend(c, SplitState::kWarpSync, &in);
+    }
+    b.expected = count;
+    b.arrived += kLanes;
+    for (Split* s : waiting) {
+      CombinePredicates(*s->pc, *s->frame, s->mask, &b);
+      s->state = IsArrival(*s->pc) ? SplitState::kReady : SplitState::kBarrier;
+      ++s->pc;
+    }
   }
-  if (kind != BarrierAux::kArrive) {
-    c.warp->splits[static_cast<size_t>(c.split)].barrier = static_cast<uint8_t>(id);
-    Suspend(c, SplitState::kBarrier, c.pc);
-  }
+  CombinePredicates(in, *c.frame, mask, &b);
+  if (!IsArrival(in)) Suspend(c, SplitState::kBarrier, c.pc);
   CheckBarrier(block, id);
 }
 

@@ -52,10 +52,10 @@ struct Split {
   const Instr* pc = nullptr;
   Frame* frame = nullptr;
   uint32_t mask = 0;
-  uint32_t sync_mask = 0;  // in kWarpSync: the lanes that must come
+  uint32_t sync_mask = 0;  // in kWarpSync: the lanes that must come, if they live
   int16_t join = -1;
   SplitState state = SplitState::kFree;
-  uint8_t barrier = 0;  // in kBarrier: the number of the barrier
+  uint8_t barrier = 0;  // in kBarrier, and in kWarpSync before a barrier: its number
 };
 
 struct Join {

@@ -75,6 +75,57 @@ FAST:
   st.global.u32 [%d1], 7;
   ret;
 }
+// Odd and even lanes come to the barrier in different branches.
+.visible .entry branches(.param .u64 out)
+{
+  .reg .pred %p<4>; .reg .b32 %r<5>; .reg .b64 %d<2>;
+  ld.param.u64 %d1, [out];
+  mov.u32 %r1, %tid.x;
+  mad.wide.u32 %d1, %r1, 4, %d1;
+  and.b32 %r2, %r1, 1;
+  setp.eq.u32 %p0, %r2, 1;
+  setp.lt.u32 %p1, %r1, 5;
+  @%p0 bra ODD;
+  barrier.sync 1, 64;
+  barrier.red.popc.u32 %r3, 2, 64, %p1;
+  bra DONE;
+ODD:
+  barrier.sync 1, 64;
+  barrier.red.popc.u32 %r3, 2, 64, !%p1;
+DONE:
+  st.global.u32 [%d1], %r3;
+}
+// The lower half of the first warp arrives twice, the other half does so after it has set a flag.
+.visible .entry arrivals(.param .u64 out)
+{
+  .reg .pred %p<4>; .reg .b32 %r<5>; .reg .b64 %d<2>;
+  .shared .align 4 .u32 flag;
+  ld.param.u64 %d1, [out];
+  mov.u32 %r1, %tid.x;
+  mad.wide.u32 %d1, %r1, 4, %d1;
+  mov.u32 %r3, 0;
+  setp.ge.u32 %p0, %r1, 32;
+  @%p0 bra WAIT;
+  setp.lt.u32 %p1, %r1, 16;
+  @%p1 bra FAST;
+SPIN:
+  add.u32 %r3, %r3, 1;
+  setp.lt.u32 %p2, %r3, 50000;
+  @%p2 bra SPIN;
+  st.volatile.shared.u32 [flag], 1;
+  barrier.arrive 1, 64;
+  barrier.arrive 1, 64;
+  ret;
+FAST:
+  barrier.arrive 1, 64;
+  barrier.arrive 1, 64;
+  ret;
+WAIT:
+  barrier.sync 1, 64;
+  ld.volatile.shared.u32 %r3, [flag];
+  barrier.sync 1, 64;
+  st.global.u32 [%d1], %r3;
+}
 )";
 
 TEST_CASE(
@@ -98,6 +149,26 @@ TEST_CASE("Lanes of a warp may wait at a cluster's barrier in different branches
     REQUIRE(program.Run("halves", config).fault.ToString() == Fault{}.ToString());
     for (uint32_t t = 0; t < 2 * threads; ++t) CHECK(out[t] == (t % 32 < 16 ? 7 : 20000));
   }
+}
+
+TEST_CASE("A barrier with a count counts the lanes of all branches of a warp as one warp") {
+  Memory memory;
+  Program program(&memory, kBarrierKernels);
+  // The second warp has some threads only.
+  uint32_t* out = memory.New<uint32_t>(40);
+  REQUIRE(program.Run("branches", Config(1, 40, Params().Add(out))).fault.ToString() ==
+          Fault{}.ToString());
+  // The odd lanes from 5 on, and the even ones below 5.
+  for (int t = 0; t < 40; ++t) CHECK(out[t] == 18 + 3);
+}
+
+TEST_CASE("A part of a warp that arrives twice at a barrier with a count is no warp") {
+  Memory memory;
+  Program program(&memory, kBarrierKernels);
+  uint32_t* out = memory.New<uint32_t>(64);
+  REQUIRE(program.Run("arrivals", Config(1, 64, Params().Add(out))).fault.ToString() ==
+          Fault{}.ToString());
+  for (int t = 32; t < 64; ++t) CHECK(out[t] == 1);
 }
 
 }  // namespace
