@@ -128,6 +128,25 @@ D SaturateInteger(S v) {
                                          static_cast<Wide>(std::numeric_limits<D>::max())));
 }
 
+// Returns a double that rounds to any format of at most 16 bits as the value does. An integer of 64
+// bits has more bits than a double, so the lowest ones become one bit, which says whether any was
+// set.
+template <class S>
+double ToWideEnough(S value) {
+  if constexpr (std::is_integral_v<S> && sizeof(S) == 8) {
+    const bool negative = value < 0;
+    uint64_t magnitude = static_cast<uint64_t>(value);
+    if (negative) magnitude = -magnitude;
+    constexpr uint64_t kLowest = 0x7ff;
+    if (magnitude >> 53 != 0 && (magnitude & kLowest) != 0)
+      magnitude = (magnitude & ~kLowest) | (kLowest + 1);
+    const double result = static_cast<double>(magnitude);
+    return negative ? -result : result;
+  } else {
+    return static_cast<double>(value);
+  }
+}
+
 template <class D, class S, bool kCanonical = !std::is_same_v<S, double>>
 ConvertLane<D> ToFloat(S value, const Instr& in) {
   const Rounding rounding = static_cast<Rounding>(in.aux & FloatAux::kRoundingMask);
@@ -155,8 +174,8 @@ ConvertLane<D> ToFloat(S value, const Instr& in) {
         !finite) {
       r = kF16 ? FloatToHalf(static_cast<float>(source)) : FloatToBf16(static_cast<float>(source));
     } else {
-      r = DoubleToSmall(kF16 ? kF16Format : kBF16Format, static_cast<double>(source),
-                        SmallMode(rounding), finite);
+      r = DoubleToSmall(kF16 ? kF16Format : kBF16Format, ToWideEnough(source), SmallMode(rounding),
+                        finite);
     }
     const float back =
         kF16 ? HalfToFloat(static_cast<uint16_t>(r)) : Bf16ToFloat(static_cast<uint16_t>(r));

@@ -349,6 +349,44 @@ uint16_t NearestBF16(long double v) {
   return static_cast<uint16_t>(sign | std::bit_cast<uint32_t>(rounded) >> 16);
 }
 
+// Rounds an integer to bf16 in the mode of a modifier.
+uint16_t IntegerToBF16(bool negative, uint64_t magnitude, std::string_view mode) {
+  if (magnitude == 0) return 0;
+  const int exponent = 63 - std::countl_zero(magnitude);
+  uint64_t code = magnitude << std::max(7 - exponent, 0);
+  if (exponent > 7) {
+    const int shift = exponent - 7;
+    const uint64_t rest = magnitude & ((uint64_t{1} << shift) - 1),
+                   half = uint64_t{1} << (shift - 1);
+    code = magnitude >> shift;
+    if (mode == "rn" ? rest > half || (rest == half && code % 2 != 0)
+                     : rest != 0 && mode == (negative ? "rm" : "rp"))
+      ++code;
+  }
+  // Adding the code carries from its eighth bit into the exponent.
+  const uint64_t bits = (static_cast<uint64_t>(exponent + 126) << 7) + code;
+  return static_cast<uint16_t>(bits | (negative ? 0x8000 : 0));
+}
+
+TEST_CASE("Integers of 64 bits round to bf16 once") {
+  for (const std::string mode : {"rn", "rz", "rm", "rp"}) {
+    const auto from_unsigned = [&](uint64_t a) { return IntegerToBF16(false, a, mode); };
+    const auto from_signed = [&](int64_t a) {
+      return IntegerToBF16(a < 0, a < 0 ? -static_cast<uint64_t>(a) : static_cast<uint64_t>(a),
+                           mode);
+    };
+    Check1<uint16_t, uint64_t>("cvt." + mode + ".bf16.u64 %o, %a;", from_unsigned);
+    Check1<uint16_t, int64_t>("cvt." + mode + ".bf16.s64 %o, %a;", from_signed);
+    // Random values are hardly ever near a tie. These are: nine bits, and a small number.
+    Check2<uint16_t, uint64_t, int32_t>(
+        "cvt.s64.s32 %x9, %b; shl.b64 %x8, %a, 55; add.s64 %x8, %x8, %x9; cvt." + mode +
+            ".bf16.u64 %o, %x8;",
+        [&](uint64_t a, int32_t b) {
+          return from_unsigned((a << 55) + static_cast<uint64_t>(int64_t{b}));
+        });
+  }
+}
+
 TEST_CASE("Conversions to tf32 round to ten bits of mantissa") {
   const auto finite = [](float a) { return std::isfinite(a); };
   const auto bits = [](float a) { return std::bit_cast<uint32_t>(a); };
