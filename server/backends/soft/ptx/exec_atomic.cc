@@ -87,6 +87,15 @@ struct DoAddF32 {
     return sum != sum ? 0x7fffffffu : std::bit_cast<uint32_t>(sum);
   }
 };
+// In global memory the hardware flushes subnormal inputs and results, in shared memory it does not.
+struct DoAddF32Ftz {
+  static uint32_t Flush(uint32_t bits) {
+    return (bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits;
+  }
+  static uint32_t Next(uint32_t old, uint32_t b, uint32_t) {
+    return Flush(DoAddF32::Next(Flush(old), Flush(b), 0));
+  }
+};
 struct DoAddF64 {
   static uint64_t Next(uint64_t old, uint64_t b, uint64_t) {
     return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
@@ -199,6 +208,21 @@ void Atomic(Context& c, const Instr& in, uint32_t mask) {
     UpdateLanes<T, Op>(c, in, mask, kReach == Reach::kShared, p);
 }
 
+// Each lane's address tells whether it is in shared memory.
+void AddF32Generic(Context& c, const Instr& in, uint32_t mask) {
+  uint64_t p[kLanes];
+  if (!Pointers<Reach::kGeneric, true>(c, in, mask, 4, 4, true, p)) return;
+  const uint64_t* addresses = c.Src<uint64_t>(in.a);
+  uint32_t shared = 0;
+  ForEachLane(mask, [&](uint32_t i) {
+    const uint64_t address = addresses[i] + static_cast<uint64_t>(in.imm);
+    if (address >= kSharedWindow && address < kSharedWindow + kWindowSize) shared |= 1u << i;
+  });
+  const uint32_t others = mask & ~shared;
+  if (others != 0) UpdateLanes<uint32_t, DoAddF32Ftz>(c, in, others, false, p);
+  if (shared != 0) UpdateLanes<uint32_t, DoAddF32>(c, in, shared, true, p);
+}
+
 template <class T, class Op, Reach kReach, bool kAddress64>
 void AtomicVector(Context& c, const Instr& in, uint32_t mask) {
   const bool results = (in.aux & MemoryAux::kVectorResults) != 0;
@@ -262,6 +286,12 @@ struct PickHandler {
         return nullptr;
     }
   }
+  static ExecFn PickAddF32(const MemoryKey& key) {
+    if (key.noftz || key.space == Space::kShared) return Pick<uint32_t, DoAddF32>(key);
+    // Vectors are in global memory.
+    if (key.space == Space::kGeneric && key.address64 && key.vector == 1) return AddF32Generic;
+    return Pick<uint32_t, DoAddF32Ftz>(key);
+  }
 };
 
 template <class T, class Op>
@@ -277,6 +307,9 @@ struct PickReduction {
   template <class T, class Op>
   static Reduction Pick(const MemoryKey&) {
     return ReduceOne<T, Op>;
+  }
+  static Reduction PickAddF32(const MemoryKey& key) {
+    return key.noftz ? ReduceOne<uint32_t, DoAddF32> : ReduceOne<uint32_t, DoAddF32Ftz>;
   }
 };
 
@@ -338,7 +371,7 @@ typename Picker::Result PickOperation(AtomOp op, const MemoryKey& key) {
     case AtomOp::kAdd:
       switch (key.type) {
         case Type::kF32:
-          return Picker::template Pick<uint32_t, DoAddF32>(key);
+          return Picker::PickAddF32(key);
         case Type::kF64:
           return Picker::template Pick<uint64_t, DoAddF64>(key);
         case Type::kF16:
@@ -387,9 +420,9 @@ ExecFn SelectAtomic(AtomOp op, const MemoryKey& key) {
   return PickOperation<PickHandler>(op, key);
 }
 
-Reduction SelectReduction(AtomOp op, Type type) {
+Reduction SelectReduction(AtomOp op, Type type, bool noftz) {
   if (op == AtomOp::kExch || op == AtomOp::kCas) return nullptr;
-  return PickOperation<PickReduction>(op, {.type = type});
+  return PickOperation<PickReduction>(op, {.type = type, .noftz = noftz});
 }
 
 }  // namespace detshare::soft::ptx

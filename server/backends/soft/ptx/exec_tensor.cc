@@ -159,8 +159,9 @@ void StoreBox(Context& c, const Instr& in, uint32_t lane) {
   const auto swizzle = static_cast<TensorSwizzle>(tensor.map.swizzle);
   Reduction reduction = nullptr;
   if (in.aux != BulkReduction::kNone) {
-    const Type type = ElementType(static_cast<TensorType>(tensor.map.type));
-    reduction = SelectReduction(BulkReduction::Op(in.aux), type);
+    const auto element = static_cast<TensorType>(tensor.map.type);
+    reduction = SelectReduction(BulkReduction::Op(in.aux), ElementType(element),
+                                /*noftz=*/element == TensorType::kF32);
     if (reduction == nullptr)
       return RaiseFault(c, in, FaultKind::kIllegalInstruction, c.Src<uint64_t>(in.b)[lane], lane);
   }

@@ -165,7 +165,7 @@ void Lowering::LowerAtom() {
   if (async && space != Space::kShared) return FailUnknown();
   uint32_t aux = TakeMemoryOrder() | MemoryAux::kPolling;
   TakeCacheHints();
-  Take("noftz");
+  const bool noftz = Take("noftz");
   Take("ftz");
   AtomOp op = AtomOp::kAdd;
   const bool found = TakeAtomOp(&op);
@@ -177,7 +177,7 @@ void Lowering::LowerAtom() {
   const size_t first = red ? 0 : 1;
   const size_t wanted = first + (op == AtomOp::kCas ? 3 : 2);
   if (!NeedOperands(async ? wanted + 1 : wanted, wanted + 1)) return;
-  MemoryKey key{space, type, true, vector};
+  MemoryKey key{space, type, true, vector, noftz};
   int64_t offset = 0;
   const int32_t address = Address(Op(first), &key.address64, &offset);
   const ExecFn fn = SelectAtomic(op, key);

@@ -20,6 +20,7 @@ struct MemoryKey {
   Type type = Type::kB32;
   bool address64 = true;
   uint32_t vector = 1;
+  bool noftz = false;  // an addition of f32 keeps subnormal values also in global memory
 };
 
 // Returns null when PTX has no such instruction.
@@ -35,8 +36,9 @@ ExecFn SelectAtomic(AtomOp op, const MemoryKey& key);
 
 // Combines a value of SizeOf(type) bytes at `from` with the one in memory at `to`, which is aligned.
 using Reduction = void (*)(uint8_t* to, const uint8_t* from);
-// Returns null when PTX has no such operation.
-Reduction SelectReduction(AtomOp op, Type type);
+// Additions of f32 flush subnormal values, except with `noftz`. Returns null when PTX has no such
+// operation.
+Reduction SelectReduction(AtomOp op, Type type, bool noftz = false);
 
 // Uniform parameters of the kernel: d = param[imm].
 ExecFn SelectKernelParamLoad(Type type);

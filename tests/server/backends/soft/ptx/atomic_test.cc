@@ -1,4 +1,5 @@
 // Corners of atomics and of mbarriers.
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 
@@ -38,6 +39,60 @@ constexpr char kKernels[] = R"(
   ld.param.u32 %r1, [value];
   mov.b32 %f1, %r1;
   atom.global.add.f32 %f2, [%rd1], %f1;
+  ret;
+}
+.visible .entry red_v2_f32(.param .u64 word, .param .u32 value)
+{
+  .reg .b32 %r<3>;
+  .reg .f32 %f<3>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [word];
+  ld.param.u32 %r1, [value];
+  mov.b32 %f1, %r1;
+  red.global.add.v2.f32 [%rd1], {%f1, %f1};
+  ret;
+}
+.visible .entry add_f32_shared(.param .u64 word, .param .u32 value)
+{
+  .reg .b32 %r<3>;
+  .reg .f32 %f<3>;
+  .reg .b64 %rd<2>;
+  .shared .align 4 .b8 own[4];
+  ld.param.u64 %rd1, [word];
+  ld.param.u32 %r1, [value];
+  mov.b32 %f1, %r1;
+  ld.global.u32 %r2, [%rd1];
+  st.shared.u32 [own], %r2;
+  atom.shared.add.f32 %f2, [own], %f1;
+  ld.shared.u32 %r2, [own];
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
+// The odd lanes add to shared memory, the even ones to global memory. `word` has 32 words.
+.visible .entry add_f32_generic(.param .u64 word, .param .u32 value)
+{
+  .reg .b32 %r<4>;
+  .reg .f32 %f<3>;
+  .reg .b64 %rd<5>;
+  .reg .pred %p<2>;
+  .shared .align 4 .b8 own[128];
+  ld.param.u64 %rd1, [word];
+  ld.param.u32 %r1, [value];
+  mov.b32 %f1, %r1;
+  mov.u32 %r2, %tid.x;
+  mul.wide.u32 %rd2, %r2, 4;
+  add.u64 %rd1, %rd1, %rd2;
+  mov.u64 %rd3, own;
+  cvta.shared.u64 %rd3, %rd3;
+  add.u64 %rd3, %rd3, %rd2;
+  ld.global.u32 %r3, [%rd1];
+  st.u32 [%rd3], %r3;
+  and.b32 %r3, %r2, 1;
+  setp.eq.u32 %p1, %r3, 1;
+  selp.u64 %rd4, %rd3, %rd1, %p1;
+  atom.add.f32 %f2, [%rd4], %f1;
+  ld.u32 %r3, [%rd4];
+  st.global.u32 [%rd1], %r3;
   ret;
 }
 .visible .entry min_f16x2(.param .u64 word, .param .u32 value)
@@ -119,6 +174,26 @@ TEST_CASE_METHOD(AtomicFixture, "Bytes may arrive at an mbarrier before they are
 
 TEST_CASE_METHOD(AtomicFixture, "A sum that is not a number is the hardware's one") {
   CHECK(After("add_f32", 0xffc00001, std::bit_cast<uint32_t>(1.0F)) == 0x7fffffff);
+}
+
+TEST_CASE_METHOD(AtomicFixture, "Sums of f32 flush subnormal values in global memory only") {
+  const uint32_t kSmall = 3, kLeast = 0x00800000, kSign = 0x80000000;
+  CHECK(After("add_f32", kSmall, kSmall) == 0);
+  CHECK(After("add_f32", kSign | kSmall, kSign | kSmall) == kSign);
+  CHECK(After("add_f32", kLeast, kSmall) == kLeast);
+  CHECK(After("add_f32", kLeast + 1, kSign | kLeast) == 0);
+  CHECK(After("add_f32_shared", kSmall, kSmall) == 2 * kSmall);
+  CHECK(After("add_f32_shared", kLeast + 1, kSign | kLeast) == 1);
+  uint32_t* const words = memory.New<uint32_t>(32);
+  std::fill_n(words, 32, kSmall);
+  const Params params = Params().Add(words).Add(kSmall);
+  REQUIRE(program.Run("red_v2_f32", Config(1, 1, params)).fault.ToString() == Fault{}.ToString());
+  CHECK(words[0] == 0);
+  CHECK(words[1] == 0);
+  std::fill_n(words, 32, kSmall);
+  REQUIRE(program.Run("add_f32_generic", Config(1, 32, params)).fault.ToString() ==
+          Fault{}.ToString());
+  for (uint32_t i = 0; i < 32; ++i) CHECK(words[i] == (i % 2 == 1 ? 2 * kSmall : 0));
 }
 
 TEST_CASE_METHOD(AtomicFixture, "The minimum of halves ignores NaN, and -0 is below 0") {
