@@ -157,15 +157,15 @@ inline uint16_t Narrow(float v) {
 
 template <FloatOp kOp, HalfKind kKind>
 inline uint16_t HalfCompute(uint16_t a, uint16_t b, uint16_t e, uint32_t aux) {
-  if (kOp == FloatOp::kAbs || kOp == FloatOp::kNeg) {
-    if ((a & 0x7fff) > (kKind == HalfKind::kF16 ? 0x7c00 : 0x7f80)) return 0x7fff;
-    return kOp == FloatOp::kAbs ? a & 0x7fff : a ^ 0x8000;
-  }
   auto flush = [&](uint16_t h) -> uint16_t {
     const uint16_t exponent = kKind == HalfKind::kF16 ? 0x7c00 : 0x7f80;
     return (aux & FloatAux::kFtz) != 0 && (h & exponent) == 0 ? h & 0x8000 : h;
   };
   a = flush(a);
+  if (kOp == FloatOp::kAbs || kOp == FloatOp::kNeg) {
+    if ((a & 0x7fff) > (kKind == HalfKind::kF16 ? 0x7c00 : 0x7f80)) return 0x7fff;
+    return kOp == FloatOp::kAbs ? a & 0x7fff : a ^ 0x8000;
+  }
   b = flush(b);
   e = flush(e);
   const float x = Widen<kKind>(a), y = Widen<kKind>(b);

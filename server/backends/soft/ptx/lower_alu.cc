@@ -697,12 +697,26 @@ void Lowering::LowerSelp() {
 }
 
 void Lowering::LowerSlct() {
-  Take("ftz");
+  const bool ftz = Take("ftz");
   const Type type = TakeType();
   const Type by = TakeType();
-  if (SizeOf(by) != 4) return FailUnknown();
-  EmitSimple(SelectVectorOp(by == Type::kF32 ? VectorOp::kSlctF : VectorOp::kSlct, type, {}),
-             CostCounters::kInteger, type, {type, type, by});
+  if (SizeOf(by) != 4 || (ftz && by != Type::kF32)) return FailUnknown();
+  int32_t flushed = kNoOperand;
+  if (ftz) {
+    if (!NeedOperands(4, 4)) return;
+    const int32_t value = Source(Op(3), by);
+    if (!ok()) return;
+    flushed = NewTemp(RegClass::k32);
+    LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kAdd, Type::kF32, {.ftz = true}),
+                                  CostCounters::kFloat32);
+    low.in.d = flushed;
+    low.in.a = value;
+    low.in.b = Constant(RegClass::k32, 0x80000000u);  // -0 changes no value
+  }
+  LowInstr* const low =
+      EmitSimple(SelectVectorOp(by == Type::kF32 ? VectorOp::kSlctF : VectorOp::kSlct, type, {}),
+                 CostCounters::kInteger, type, {type, type, by});
+  if (low != nullptr && ftz) low->in.c = flushed;
 }
 
 // --- floating point ---

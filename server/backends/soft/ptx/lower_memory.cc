@@ -393,11 +393,11 @@ void Lowering::LowerMbarrier() {
     low.in.b = a;
     return;
   } else if (arrive || drop) {
-    op = expect        ? MbarrierOp::kArriveExpectTx
-         : no_complete ? MbarrierOp::kArriveNoComplete
-         : drop        ? MbarrierOp::kArriveDrop
-                       : MbarrierOp::kArrive;
-    if (expect && drop) return FailUnknown();
+    op = expect && drop ? MbarrierOp::kArriveDropExpectTx
+         : expect       ? MbarrierOp::kArriveExpectTx
+         : drop         ? MbarrierOp::kArriveDrop
+         : no_complete  ? MbarrierOp::kArriveNoComplete
+                        : MbarrierOp::kArrive;
     // For barriers of other blocks the state is missing or _.
     address_at = OpCount() > 0 && Op(0).kind == Operand::Kind::kAddress ? 0 : 1;
     low_count = address_at + 1;

@@ -73,6 +73,12 @@ void Mbarrier(Context& c, const Instr& in, uint32_t mask) {
         s.pending -= 1;
         Complete(&s);
         break;
+      case MbarrierOp::kArriveDropExpectTx:
+        s.bytes += static_cast<int32_t>(count);
+        s.pending -= 1;
+        s.expected -= 1;
+        Complete(&s);
+        break;
       case MbarrierOp::kExpectTx:
         s.bytes += static_cast<int32_t>(count);
         break;
@@ -154,6 +160,8 @@ ExecFn SelectMbarrier(MbarrierOp op, bool address64, bool generic) {
       return Pick<MbarrierOp::kCompleteTx>(address64, generic);
     case MbarrierOp::kArriveExpectTx:
       return Pick<MbarrierOp::kArriveExpectTx>(address64, generic);
+    case MbarrierOp::kArriveDropExpectTx:
+      return Pick<MbarrierOp::kArriveDropExpectTx>(address64, generic);
     case MbarrierOp::kCpAsyncArrive:
       return Pick<MbarrierOp::kCpAsyncArrive>(address64, generic);
   }

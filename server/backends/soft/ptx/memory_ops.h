@@ -74,6 +74,7 @@ enum class MbarrierOp : uint8_t {
   kExpectTx,
   kCompleteTx,
   kArriveExpectTx,
+  kArriveDropExpectTx,
   kCpAsyncArrive
 };
 ExecFn SelectMbarrier(MbarrierOp op, bool address64, bool generic);

@@ -123,6 +123,47 @@ constexpr char kKernels[] = R"(
   st.global.u32 [%rd1], %r2;
   ret;
 }
+.visible .entry drop_no_complete(.param .u64 word, .param .u32 value)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<3>;
+  .reg .pred %p<2>;
+  .shared .align 8 .b8 barrier[8];
+  ld.param.u64 %rd1, [word];
+  ld.param.u32 %r1, [value];
+  mbarrier.init.shared.b64 [barrier], %r1;
+  mbarrier.arrive_drop.noComplete.shared.b64 %rd2, [barrier], 1;
+  mbarrier.arrive.shared.b64 %rd2, [barrier];
+  mbarrier.arrive.shared.b64 %rd2, [barrier];
+  mbarrier.arrive.shared.b64 %rd2, [barrier];
+  mbarrier.arrive.shared.b64 %rd2, [barrier];
+  mbarrier.test_wait.shared.b64 %p1, [barrier], %rd2;
+  selp.u32 %r2, 1, 0, %p1;
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
+.visible .entry drop_with_bytes(.param .u64 word, .param .u32 value)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<3>;
+  .reg .pred %p<2>;
+  .shared .align 8 .b8 barrier[8];
+  ld.param.u64 %rd1, [word];
+  ld.param.u32 %r1, [value];
+  mbarrier.init.shared.b64 [barrier], 2;
+  mbarrier.arrive_drop.expect_tx.shared.b64 %rd2, [barrier], %r1;
+  mbarrier.arrive.shared.b64 %rd2, [barrier];
+  mbarrier.complete_tx.shared.b64 [barrier], 16;
+  mbarrier.test_wait.shared.b64 %p1, [barrier], %rd2;
+  selp.u32 %r2, 1, 0, %p1;
+  // The next phase expects one arrival.
+  mbarrier.arrive.shared.b64 %rd2, [barrier];
+  mbarrier.test_wait.shared.b64 %p1, [barrier], %rd2;
+  selp.u32 %r1, 2, 0, %p1;
+  add.u32 %r2, %r2, %r1;
+  st.global.u32 [%rd1], %r2;
+  ret;
+}
 .visible .entry early_bytes(.param .u64 word, .param .u32 value)
 {
   .reg .b32 %r<3>;
@@ -206,6 +247,10 @@ TEST_CASE_METHOD(AtomicFixture, "The minimum of halves ignores NaN, and -0 is be
 TEST_CASE_METHOD(AtomicFixture, "A dropped arrival is expected in no later phase") {
   CHECK(After("drop", 7, 2) == 1);
   CHECK(After("drop", 7, 4) == 0);
+  CHECK(After("drop_no_complete", 7, 3) == 1);
+  CHECK(After("drop_no_complete", 7, 4) == 0);
+  CHECK(After("drop_with_bytes", 7, 16) == 3);
+  CHECK(After("drop_with_bytes", 7, 32) == 0);
 }
 
 }  // namespace

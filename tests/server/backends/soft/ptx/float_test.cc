@@ -86,6 +86,29 @@ TEST_CASE("Flushing and saturation act on inputs and results") {
   });
   CheckInstruction<F, F, F, F>("fma.rn.sat.f32 %o, %a, %b, %c;",
                                [&](F a, F b, F c) { return saturate(std::fma(a, b, c)); });
+  CheckInstruction<uint32_t, uint32_t, uint32_t, F>(
+      "slct.u32.f32 %o, %a, %b, %c;",
+      [](uint32_t a, uint32_t b, F c) { return c >= 0.0f ? a : b; });
+  CheckInstruction<uint32_t, uint32_t, uint32_t, F>(
+      "slct.ftz.u32.f32 %o, %a, %b, %c;",
+      [](uint32_t a, uint32_t b, F c) { return Flush(c) >= 0.0f ? a : b; });
+  auto flush_half = [](uint16_t h) -> uint16_t { return (h & 0x7c00) == 0 ? h & 0x8000 : h; };
+  auto abs_half = [&](uint16_t h) -> uint16_t {
+    return (h & 0x7fff) > 0x7c00 ? 0x7fff : flush_half(h) & 0x7fff;
+  };
+  auto neg_half = [&](uint16_t h) -> uint16_t {
+    return (h & 0x7fff) > 0x7c00 ? 0x7fff : flush_half(h) ^ 0x8000;
+  };
+  Check1<uint16_t, uint16_t>("abs.ftz.f16 %o, %a;", abs_half);
+  Check1<uint16_t, uint16_t>("neg.ftz.f16 %o, %a;", neg_half);
+  Check1<uint32_t, uint32_t>("abs.ftz.f16x2 %o, %a;", [&](uint32_t a) {
+    return abs_half(static_cast<uint16_t>(a)) |
+           static_cast<uint32_t>(abs_half(static_cast<uint16_t>(a >> 16))) << 16;
+  });
+  Check1<uint32_t, uint32_t>("neg.ftz.f16x2 %o, %a;", [&](uint32_t a) {
+    return neg_half(static_cast<uint16_t>(a)) |
+           static_cast<uint32_t>(neg_half(static_cast<uint16_t>(a >> 16))) << 16;
+  });
   CheckInstruction<uint32_t, F, F, F>("setp.lt.ftz.f32 %p, %a, %b; selp.u32 %o, 1, 0, %p;",
                                       [](F a, F b, F) { return Flush(a) < Flush(b) ? 1u : 0u; });
 }
