@@ -312,7 +312,11 @@ bool ForMatrixRows(Context& c, const Instr& in, F f) {
   for (uint32_t i = 0; i < 8u * in.count; ++i) {
     const uint64_t base = (in.aux & 2) != 0 ? c.Src<uint64_t>(in.a)[i] : c.Src<uint32_t>(in.a)[i];
     const uint64_t address = base + static_cast<uint64_t>(in.imm);
-    uint8_t* p = SharedPointer(c, address, 16);
+    const bool generic = (in.aux & 4) != 0;
+    // Shared memory alone has rows of matrices.
+    const bool reaches = !generic || address - kSharedWindow < kWindowSize;
+    uint8_t* const p =
+        reaches ? SharedPointer(c, generic ? address - kSharedWindow : address, 16) : nullptr;
     if (p == nullptr || address % 16 != 0) {
       RaiseFault(c, in, p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress,
                  address, i);

@@ -37,6 +37,8 @@ class Lexer {
   explicit Lexer(std::string_view text) : text_(text) {}
 
   Token Next();
+  // The character behind the last token; 0 at the end of the text.
+  char following() const { return At(0); }
   // Skips the rest of the current line.
   void SkipLine();
 

@@ -506,7 +506,6 @@ int32_t Lowering::SourceClass(const Operand& o, RegClass wanted, Type type) {
       if (wanted != RegClass::k32 && wanted != RegClass::k64) break;
       return SymbolAddress(o, wanted);
     case Operand::Kind::kSymbol: {
-      if (o.name == "WARP_SZ") return Constant(wanted, kLanes);
       if (wanted != RegClass::k32 && wanted != RegClass::k64) break;
       if (IsSreg(o.name)) {
         const int32_t d = NewTemp(wanted);

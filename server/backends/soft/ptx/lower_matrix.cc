@@ -107,7 +107,9 @@ void Lowering::LowerMatrixRows(bool store) {
   const uint32_t count = Take("x4") ? 4 : Take("x2") ? 2 : 1;
   Take("x1");
   const bool transposed = Take("trans");
-  if (!Take("m8n8") || TakeSpace(Space::kGeneric) != Space::kShared || TakeType() != Type::kB16)
+  const bool square = Take("m8n8");
+  const Space space = TakeSpace(Space::kGeneric);
+  if (!square || (space != Space::kShared && space != Space::kGeneric) || TakeType() != Type::kB16)
     return FailUnknown();
   if (!AllUsed() || !NeedOperands(2, 2)) return;
   BeginGuard();
@@ -122,7 +124,7 @@ void Lowering::LowerMatrixRows(bool store) {
   low.in.a = a;
   low.in.e = members;
   low.in.imm = offset;
-  low.in.aux = (transposed ? 1 : 0) | (wide ? 2 : 0);
+  low.in.aux = (transposed ? 1 : 0) | (wide ? 2 : 0) | (wide && space == Space::kGeneric ? 4 : 0);
 }
 
 void Lowering::LowerMovmatrix() {

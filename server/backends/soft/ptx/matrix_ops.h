@@ -51,7 +51,8 @@ void ExecMma(Context& c, const Instr& in, uint32_t mask);
 void ExecWmmaLoad(Context& c, const Instr& in, uint32_t mask);
 void ExecWmmaStore(Context& c, const Instr& in, uint32_t mask);
 
-// a: the shared address, of 32 or 64 bits (aux bit 1). imm: its offset. aux bit 0: transposed.
+// a: the address in shared memory, of 32 or 64 bits (aux bit 1), with aux bit 2 a generic one. imm:
+// its offset. aux bit 0: transposed.
 // extras: a register for each matrix.
 void ExecLdmatrix(Context& c, const Instr& in, uint32_t mask);
 void ExecStmatrix(Context& c, const Instr& in, uint32_t mask);

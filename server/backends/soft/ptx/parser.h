@@ -19,6 +19,7 @@ struct ParseLimits {
   static constexpr size_t kBranchTargetsPerModule = 4u << 20;  // of all lists, and of all brx.idx
   static constexpr size_t kVregsPerFunction = 1u << 20;
   static constexpr uint32_t kScopeDepth = 64;
+  static constexpr int kExpressionDepth = 64;
   static constexpr size_t kListLength = 4096;
   static constexpr uint64_t kGlobalBytes = uint64_t{1} << 36;
   static constexpr uint64_t kSharedBytes = 1u << 20;

@@ -172,6 +172,7 @@ void Parser::ParseStatement() {
     return ParseLabel(word, s.line);
   }
   s.opcode = word;
+  in_call_ = word == "call" || word.starts_with("call.");
   if (++statement_count_ > ParseLimits::kStatementsPerModule)
     return Fail(s.line, "too many instructions and labels");
   std::vector<Operand> operands;

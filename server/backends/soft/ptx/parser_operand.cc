@@ -74,25 +74,12 @@ Operand Parser::ParseName() {
   return o;
 }
 
-Operand Parser::ParseLiteral(bool negative) {
+Operand Parser::ParseFloat(bool negative) {
   Operand o;
-  switch (token_.kind) {
-    case TokenKind::kInteger:
-      o.kind = Operand::Kind::kInteger;
-      o.value = static_cast<int64_t>(negative ? -token_.value : token_.value);
-      break;
-    case TokenKind::kFloat32:
-      o.kind = Operand::Kind::kFloat32;
-      o.value = static_cast<int64_t>(token_.value ^ (negative ? 0x80000000u : 0));
-      break;
-    case TokenKind::kFloat64:
-      o.kind = Operand::Kind::kFloat64;
-      o.value = static_cast<int64_t>(token_.value ^ (negative ? uint64_t{1} << 63 : 0));
-      break;
-    default:
-      Unexpected("an operand");
-      return o;
-  }
+  const bool wide = token_.kind == TokenKind::kFloat64;
+  o.kind = wide ? Operand::Kind::kFloat64 : Operand::Kind::kFloat32;
+  const uint64_t sign = wide ? uint64_t{1} << 63 : uint64_t{1} << 31;
+  o.value = static_cast<int64_t>(token_.value ^ (negative ? sign : 0));
   Advance();
   return o;
 }
@@ -102,7 +89,7 @@ int64_t Parser::ParseOffset() {
   while (ok() && (token_.Is('+') || token_.Is('-'))) {
     const bool negative = token_.Is('-');
     Advance();
-    const uint64_t value = static_cast<uint64_t>(ExpectInteger());
+    const uint64_t value = ParseConstant(kSumPrecedence).bits;
     offset += negative ? -value : value;
   }
   return static_cast<int64_t>(offset);
@@ -135,9 +122,7 @@ Operand Parser::ParseAddress(uint32_t line, int depth) {
     }
   } else {
     o.base_kind = Operand::Kind::kInteger;
-    o.value = ExpectInteger();
-    o.value =
-        static_cast<int64_t>(static_cast<uint64_t>(o.value) + static_cast<uint64_t>(ParseOffset()));
+    o.value = static_cast<int64_t>(ParseConstant(0).bits);
   }
   Expect(']');
   return o;
@@ -191,17 +176,23 @@ Operand Parser::ParseOperand(int depth) {
     return {};
   }
   if (Accept('[')) return ParseAddress(line, depth);
-  if (token_.Is('{') || token_.Is('(')) return ParseList(line, depth);
-  if (Accept('!')) {
-    Operand o = ParseName();
-    if (ok() && o.kind != Operand::Kind::kRegister) Fail(line, "'!' needs a predicate register");
-    o.negated = true;
+  if (token_.Is('{') || (token_.Is('(') && in_call_ && depth == 0)) return ParseList(line, depth);
+  const bool prefixed = token_.Is('!') || token_.Is('-');
+  const Token first = prefixed ? Peek() : token_;
+  if (first.kind == TokenKind::kWord && !IsWarpSize(first)) {
+    const bool is_not = Accept('!');
+    const bool negative = Accept('-');
+    Operand o = is_not ? ParseName() : ParseNamed(line);
+    if (is_not && ok() && o.kind != Operand::Kind::kRegister)
+      Fail(line, "'!' needs a predicate register");
+    o.negated = is_not || negative;
     return o;
   }
-  const bool negative = Accept('-');
-  if (token_.kind != TokenKind::kWord) return ParseLiteral(negative);
-  Operand o = ParseNamed(line);
-  o.negated = negative;
+  const bool is_float = first.kind == TokenKind::kFloat32 || first.kind == TokenKind::kFloat64;
+  if (is_float && !token_.Is('!')) return ParseFloat(Accept('-'));
+  Operand o;
+  o.kind = Operand::Kind::kInteger;
+  o.value = static_cast<int64_t>(ParseConstant(0).bits);
   return o;
 }
 

@@ -1,5 +1,6 @@
-// The parser's steps. parser.cc has those of modules; parser_variable.cc, parser_function.cc and
-// parser_operand.cc have those of variables, functions and operands.
+// The parser's steps. parser.cc has those of modules; parser_variable.cc, parser_function.cc,
+// parser_operand.cc and parser_constant.cc have those of variables, functions, operands and constant
+// expressions.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,11 @@ namespace detshare::soft::ptx {
 // For messages: the start of `text` or the description of a token, printable and in quotes.
 std::string Quote(std::string_view text);
 std::string Describe(const Token& token);
+
+// Whether it is WARP_SZ, the only constant with a name.
+bool IsWarpSize(const Token& token);
+
+constexpr int kSumPrecedence = 9;  // of + and - (parser_constant.cc)
 
 // A recursive-descent parser with one token of look-ahead. It keeps the first error in status_.
 // After an error every step finds the end of the text and does nothing, so no step must check for
@@ -127,11 +133,23 @@ class Parser {
   void PlaceParam(Variable* v);
   void DeclareVariable(Variable v);
 
+  // --- constant expressions ---
+  // The result of an expression. PTX calculates with .s64 or .u64.
+  struct Constant {
+    uint64_t bits = 0;
+    bool is_unsigned = false;
+  };
+  Token Peek() const;  // the token behind token_
+  // An expression of operators that bind closer than those of precedence `least`. 0: any expression.
+  Constant ParseConstant(int least, int depth = 0);
+  // An integer, WARP_SZ or an expression in parentheses, perhaps behind unary operators.
+  Constant ParseConstantPrimary(int depth);
+
   // --- operands ---
   bool LookUp(std::string_view name, LocalName* out);
   // A register, a local variable or another symbol.
   Operand ParseName();
-  Operand ParseLiteral(bool negative);
+  Operand ParseFloat(bool negative);
   int64_t ParseOffset();
   Operand ParseAddress(uint32_t line, int depth);
   Operand ParseList(uint32_t line, int depth);
@@ -144,6 +162,7 @@ class Parser {
   absl::Status status_;
   ModuleAst module_;
   FunctionAst* function_ = nullptr;
+  bool in_call_ = false;  // the statement's operands may be lists in parentheses
   std::vector<Scope> scopes_;
   size_t statement_count_ = 0;
   size_t operand_count_ = 0;

@@ -317,6 +317,130 @@ D:  add.u32 %r3, %r3, 1000;
   for (int i = 0; i < 32; ++i) CHECK(out[i] == (i % 2 == 0 ? 1111 : 1010));
 }
 
+// Returns what a constant of 64 bits is worth as an operand.
+uint64_t Worth(const std::string& expression) {
+  INFO(expression);
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.visible .entry k(.param .u64 out) {
+  .reg .b64 %d<3>;
+  ld.param.u64 %d1, [out];
+  mov.u64 %d2, )" + expression +
+                               R"(;
+  st.global.u64 [%d1], %d2;
+}
+)");
+  uint64_t* out = memory.New<uint64_t>(1);
+  REQUIRE(program.Run("k", Config(1, 1, Params().Add(out))).fault.kind == FaultKind::kNone);
+  return *out;
+}
+
+TEST_CASE("An operand may be a constant expression") {
+  CHECK(Worth("(1+2)*3") == 9);
+  CHECK(Worth("1+2*3") == 7);
+  CHECK(Worth("10-2-3") == 5);
+  CHECK(Worth("7 % 4") == 3);
+  CHECK(Worth("1<<4") == 16);
+  CHECK(Worth("1<<65") == 2);
+  CHECK(Worth("256>>2+2") == 16);
+  CHECK(Worth("-(3)") == static_cast<uint64_t>(-3));
+  CHECK(Worth("-3") == static_cast<uint64_t>(-3));
+  CHECK(Worth("- -3") == 3);
+  CHECK(Worth("~3") == ~uint64_t{3});
+  CHECK(Worth("!3") == 0);
+  CHECK(Worth("!0 + 4") == 5);
+  CHECK(Worth("5 == 5 ? 3 : 4") == 3);
+  CHECK(Worth("5 != 5 ? 3 : 4 < 2 ? 6 : 7") == 7);
+  CHECK(Worth("6 & 3 | 8 ^ 1") == 11);
+  CHECK(Worth("1 && 0 || 2") == 1);
+  CHECK(Worth("2 <= 2") == 1);
+  CHECK(Worth("WARP_SZ") == 32);
+  CHECK(Worth("-WARP_SZ + 2*WARP_SZ") == 32);
+  // These are the results of ptxas. It calculates with 64 bits, with a sign unless an operand has
+  // none.
+  CHECK(Worth("-1 < 0") == 1);
+  CHECK(Worth("-1 < 0U") == 0);
+  CHECK(Worth("-8 / 2") == static_cast<uint64_t>(-4));
+  CHECK(Worth("-8 >> 1") == static_cast<uint64_t>(-4));
+  CHECK(Worth("(.u64)-8 >> 1") == static_cast<uint64_t>(-8) >> 1);
+  CHECK(Worth("(.s64)0xffffffffffffffff < 0") == 1);
+  CHECK(Worth("(-9223372036854775807 - 1) / -1") == uint64_t{1} << 63);
+  CHECK(Worth("-8 % 5") == 3);
+  CHECK(Worth("(7 % 5) - 100 < 0") == 0);
+  CHECK(Worth("(1 ? -1 : 0U) < 0") == 1);
+  CHECK(Worth("-8>>65") == static_cast<uint64_t>(-4));
+}
+
+TEST_CASE("Bad constant expressions are refused") {
+  for (const char* expression :
+       {"1 / 0", "1 % 0", "(1", "1 +", "1 ? 2", "1 = 2", "1 + %d1", "()"}) {
+    INFO(expression);
+    Refused(".visible .entry k() { .reg .b64 %d<3>; mov.u64 %d2, " + std::string(expression) +
+            "; ret; }");
+  }
+  for (const char* prefix : {"(", "-", "~", "1?", "1?1:"}) {
+    INFO(prefix);
+    std::string text;
+    for (int i = 0; i < 100000; ++i) text += prefix;
+    Refused(".visible .entry k() { .reg .b64 %d<3>; mov.u64 %d2, " + text + "1; ret; }");
+  }
+}
+
+TEST_CASE("Arguments of calls and offsets of addresses may be constant expressions") {
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.func (.reg .u32 %res) sum(.reg .u32 %x, .reg .u32 %y) { add.u32 %res, %x, %y; ret; }
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<4>; .reg .b64 %d<3>;
+  ld.param.u64 %d1, [out];
+  call (%r2), sum, ((1+2)*3, 1<<4);
+  st.global.u32 [%d1+2*2], %r2;
+}
+)");
+  int* out = memory.New<int>(2);
+  CHECK(program.Run("k", Config(1, 1, Params().Add(out))).fault.kind == FaultKind::kNone);
+  CHECK(out[1] == 25);
+}
+
+TEST_CASE("ldmatrix and stmatrix take generic addresses of shared memory") {
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.visible .entry k(.param .u64 out, .param .u32 global) {
+  .reg .b32 %r<6>; .reg .b64 %d<5>; .reg .pred %p;
+  .shared .align 16 .b8 rows[128];
+  .shared .align 16 .b8 copy[128];
+  ld.param.u64 %d1, [out];
+  mov.u32 %r1, %tid.x;
+  mov.u64 %d2, rows;
+  cvta.shared.u64 %d2, %d2;
+  mad.wide.u32 %d3, %r1, 4, %d2;
+  st.u32 [%d3], %r1;
+  bar.warp.sync -1;
+  and.b32 %r2, %r1, 7;
+  mad.wide.u32 %d3, %r2, 16, %d2;
+  ldmatrix.sync.aligned.m8n8.x1.b16 {%r3}, [%d3];
+  mov.u64 %d4, copy;
+  cvta.shared.u64 %d4, %d4;
+  mad.wide.u32 %d3, %r2, 16, %d4;
+  ld.param.u32 %r5, [global];
+  setp.ne.u32 %p, %r5, 0;
+  @%p mov.u64 %d3, %d1;
+  stmatrix.sync.aligned.m8n8.x1.b16 [%d3], {%r3};
+  bar.warp.sync -1;
+  mad.wide.u32 %d4, %r1, 4, %d4;
+  ld.u32 %r4, [%d4];
+  mad.wide.u32 %d1, %r1, 4, %d1;
+  st.global.u32 [%d1], %r4;
+}
+)");
+  uint32_t* out = memory.New<uint32_t>(32);
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(0))).fault.ToString() ==
+        Fault{}.ToString());
+  for (uint32_t i = 0; i < 32; ++i) CHECK(out[i] == i);
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(1))).fault.kind ==
+        FaultKind::kIllegalAddress);
+}
+
 TEST_CASE("Code with the device runtime of CUDA 12 loads, and traps where it launches a kernel") {
   Memory memory;
   Program program(&memory, std::string(kModuleHeader) + R"(
