@@ -169,7 +169,7 @@ void Arrivals::Look(uint64_t number, bool over) {
       return Close(silent);
     wish.emplace(preamble.tenant, std::min<size_t>(preamble.tenant_bytes, sizeof(preamble.tenant)));
   }
-  Peer peer = std::move(silent->second.peer);
+  Peer peer = silent->second.peer;  // Release() looks at it, too
   take_(Release(silent), std::move(peer), std::move(wish));
 }
 

@@ -476,9 +476,6 @@ int main(int argc, char** argv) {
   if (what == "every-device") return EveryDevice();
   if (what == "reset") return Reset();
   if (what == "limits") return Limits();
-
-
-
   if (what == "many-events") return ManyEvents();
   if (what == "freed-registered") return FreedRegistered();
   if (what == "reset-with-graphs") return ResetWithGraphs();

@@ -202,6 +202,27 @@ TEST_CASE("Silent connections behind an endpoint count together, and those of al
   close(listen_fd);
 }
 
+TEST_CASE("A connection behind an endpoint is silent no more once it is taken") {
+  TestDirectory other;
+  auto endpoint = std::make_shared<TenantEndpoint>();
+  endpoint->number = 7;
+  Arrivals::Limits limits;
+  limits.silent = 1;
+  Fixture f(limits);
+  const int listen_fd = *ListenOn(other.path + "/s", 0600);
+  f.arrivals.Listen(listen_fd, endpoint);
+  for (size_t i = 0; i < 20; ++i) {
+    const int fd = ConnectTo(other.path + "/s");
+    f.clients.push_back(fd);
+    f.Proceed();
+    f.Send(fd, Bytes(MakePreamble("chat")));
+    REQUIRE(f.taken.size() == i + 1);
+    CHECK_FALSE(Fixture::Closed(fd));
+  }
+  f.arrivals.Leave(listen_fd);
+  close(listen_fd);
+}
+
 TEST_CASE("Without free descriptors the thread goes on, and the connection comes later") {
   SetLogLevel(LogLevel::kError);
   Fixture f;
