@@ -16,6 +16,7 @@
 #include "server/base/errno_text.h"
 #include "server/base/logging.h"
 #include "server/engines/spawn.h"
+#include "server/flags.h"
 #include "server/services/device_status.h"
 
 namespace detshare {
@@ -53,7 +54,8 @@ absl::StatusOr<proto::Status> InquireDevices(std::vector<std::string> command,
                                              const std::atomic<bool>& stop) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ResourceExhaustedError(ErrnoText(errno));
-  // Of the rest of its log, the supervisor says what matters.
+  // Of the rest of its log, the supervisor says what matters. A flag may be there once.
+  command = CommandWithout(command, {"--log-level"});
   command.insert(command.end(), {"--devices-fd", absl::StrCat(kDevicesFd), "--log-level", "error"});
   const absl::StatusOr<pid_t> child =
       Spawn("/proc/self/exe", std::move(command), {{kDevicesFd, ends[1]}}, "");

@@ -74,7 +74,7 @@ TEST_CASE("With isolation by tenant, a user's tenants have engines of their own"
 }
 
 TEST_CASE("Devices are known before the first engine, and when none is left") {
-  SupervisedDaemon daemon({"--engine-idle-ms", "1"}, "tenant");
+  SupervisedDaemon daemon({"--engine-idle-ms", "1", "--log-level", "info"}, "tenant");
   TestClient admin(daemon.socket());
   REQUIRE(Eventually([&] { return StatusOf(admin).devices_size() == 1; }));
   const proto::Status before = StatusOf(admin);
