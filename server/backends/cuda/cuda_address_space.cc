@@ -321,6 +321,12 @@ bool CudaAddressSpace::abandoned() const {
   return abandoned_;
 }
 
+absl::Status CudaAddressSpace::Ended() const {
+  if (parts_.context.lost()) return parts_.context.health();
+  if (abandoned()) return CudaError(kCudaErrorDeinitialized, "the session is over");
+  return absl::OkStatus();
+}
+
 bool CudaAddressSpace::WaitsForTheHost() {
   if (memory_waits_.Pending()) return true;
   MutexLock lock(&work_mutex_);

@@ -85,6 +85,9 @@ class CudaAddressSpace final : public AddressSpace {
   void SetSuspect() { suspect_.store(true, std::memory_order_relaxed); }
   // Returns whether the session is gone. Any thread may call it.
   bool abandoned() const;
+  // Returns why no call for the space can be made any more: the context's error if the context is
+  // lost, and CUDA_ERROR_DEINITIALIZED if the session is gone. Any thread may call it.
+  absl::Status Ended() const;
   bool suspect() const { return suspect_.load(std::memory_order_relaxed); }
   // Returns whether a stream waits for its client or for a word of memory. A client may be the
   // writer of such a word.

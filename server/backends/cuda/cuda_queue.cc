@@ -175,20 +175,39 @@ absl::Status CudaQueue::Printing(bool prints, CudaAddressSpace& space,
   return PrintingLaunches::Get().Launch(printing_, state_->stream, space.shared_output(), launch);
 }
 
+absl::Status CudaQueue::SubmitGraph(CudaAddressSpace& space, const CudaGraph& graph, bool grow,
+                                    absl::FunctionRef<absl::Status()> submit) {
+  if (!graph.conditional() && !grow) [[likely]] {
+    const Submission submission(*this, space);
+    if (!group_.graph_order.applies()) [[likely]]
+      return submit();
+  }
+  DETSHARE_ASSIGN_OR_RETURN(
+      GraphOrder::Place place,
+      group_.graph_order.Enter(space, {graph.executable(), state_->stream, graph.conditional()}));
+  const auto submit_in_place = [&] {
+    const absl::Status status = submit();
+    return status.ok() ? context_.Check(place.Launched(), "cuEventRecord") : status;
+  };
+  if (!grow) {
+    const Submission submission(*this, space);
+    return submit_in_place();
+  }
+  return group_.idle.Run(space, [&] {
+    group_.local_bytes.store(graph.local_bytes(), std::memory_order_relaxed);
+    const Submission submission(*this, space, Submission::kInIdleWindow);
+    return submit_in_place();
+  });
+}
+
 absl::Status CudaQueue::LaunchGraph(AddressSpace& space, Graph& graph,
                                     absl::Span<const uint64_t> values) {
   auto& own = static_cast<CudaGraph&>(graph);
+  auto& own_space = static_cast<CudaAddressSpace&>(space);
   // As in Launch().
-  if (own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) && !own.prints())
-      [[unlikely]] {
-    return group_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
-      group_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
-      Submission submission(*this, space, Submission::kInIdleWindow);
-      return LaunchGraphNow(submission.space(), own, values);
-    });
-  }
-  Submission submission(*this, space);
-  return LaunchGraphNow(submission.space(), own, values);
+  const bool grow =
+      own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) && !own.prints();
+  return SubmitGraph(own_space, own, grow, [&] { return LaunchGraphNow(own_space, own, values); });
 }
 
 absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
@@ -197,9 +216,7 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
   if (!go.ok() || !*go) return go.status();
   DETSHARE_RETURN_IF_ERROR(graph.WaitForOtherGroup(state_->stream));
   const auto launch = [&] {
-    return group_.graph_order.Submit(state_->stream, graph.conditional(), [&] {
-      return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
-    });
+    return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
   };
   return Printing(graph.prints(), space, [&] {
     const CUresult result =
@@ -211,13 +228,11 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
 }
 
 absl::Status CudaQueue::UploadGraph(AddressSpace& space, Graph& graph) {
-  const Submission submission(*this, space);
   const auto& own = static_cast<const CudaGraph&>(graph);
-  return context_.Check(
-      group_.graph_order.Submit(
-          state_->stream, own.conditional(),
-          [&] { return context_.api.cuGraphUpload(own.executable(), state_->stream); }),
-      "cuGraphUpload");
+  return SubmitGraph(static_cast<CudaAddressSpace&>(space), own, /*grow=*/false, [&] {
+    return context_.Check(context_.api.cuGraphUpload(own.executable(), state_->stream),
+                          "cuGraphUpload");
+  });
 }
 
 bool CudaQueue::Idle() {

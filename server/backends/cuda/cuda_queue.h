@@ -82,6 +82,10 @@ class CudaQueue final : public Queue {
  private:
   class Submission;
 
+  // Calls `submit`, which launches or uploads the graph, in a submission and in GraphOrder. If the
+  // call may make the context's local memory `grow`, that is in an idle moment.
+  absl::Status SubmitGraph(CudaAddressSpace& space, const CudaGraph& graph, bool grow,
+                           absl::FunctionRef<absl::Status()> submit);
   absl::Status LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
                               absl::Span<const uint64_t> values);
   // Calls `launch`. If its kernels print, their text goes to the space's output.

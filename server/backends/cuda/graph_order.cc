@@ -5,6 +5,8 @@
 #include <memory>
 #include <thread>
 
+#include "policy/status_macros.h"
+#include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_group.h"
 
@@ -15,21 +17,29 @@ using Clock = std::chrono::steady_clock;
 
 // A submission is short, unless it waits for something that may need this thread.
 constexpr std::chrono::seconds kMaxSubmission(1);
+// Graphs may be short, and so are the pauses between them.
+constexpr std::chrono::microseconds kPoll(10);
 
 }  // namespace
+
+CUresult GraphOrder::Place::Launched() { return std::exchange(order_, nullptr)->Note(entry_); }
 
 void GraphOrder::AddConditional() {
   const MutexLock counting(&counting_);
   if (conditional_graphs_++ > 0) return;
   applies_.store(true);
-  // What streams have in flight now may contain graphs that were not noted.
+  // What streams have in flight now may contain graphs that have no place.
   const auto end = Clock::now() + kMaxSubmission;
   for (const std::shared_ptr<StreamState>& state : group_.Streams()) {
     // In this order: a submission that does not see `applies_` has ended, and is counted.
     while (state->entering.load() && Clock::now() < end) std::this_thread::yield();
     if (state->submitted.load() == state->completed.load()) continue;
-    const MutexLock lock(&mutex_);
-    Note(state->stream, /*conditional=*/false);
+    Entries::iterator entry;
+    {
+      const MutexLock lock(&mutex_);
+      entry = entries_.insert(entries_.end(), {{nullptr, state->stream, false}});
+    }
+    Note(entry);
   }
 }
 
@@ -38,46 +48,80 @@ void GraphOrder::RemoveConditional() {
   if (--conditional_graphs_ == 0) applies_.store(false);
 }
 
-CUresult GraphOrder::SubmitInOrder(CUstream stream, bool conditional,
-                                   absl::FunctionRef<CUresult()> call) {
-  const MutexLock lock(&mutex_);
-  Prune();
-  for (const InFlight& other : in_flight_) {
-    if (other.stream == stream || (!conditional && !other.conditional)) continue;
-    const CUresult result = group_.gpu.api.cuStreamWaitEvent(stream, other.end, 0);
-    if (result != CUDA_SUCCESS) return result;
+absl::StatusOr<GraphOrder::Place> GraphOrder::Enter(CudaAddressSpace& space, const Launch& launch) {
+  group_.Enter();
+  Place place(*this, {});
+  {
+    const MutexLock lock(&mutex_);
+    place.entry_ = entries_.insert(entries_.end(), {launch});
   }
-  const CUresult result = call();
-  return result == CUDA_SUCCESS ? Note(stream, conditional) : result;
+  for (bool waited = false;; waited = true) {
+    bool waits;
+    {
+      const MutexLock lock(&mutex_);
+      Prune();
+      waits = Waits(place.entry_);
+    }
+    if (!waits && (!waited || space.ResumeCall())) return place;
+    DETSHARE_RETURN_IF_ERROR(space.Ended());
+    space.SuspendCall();
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+bool GraphOrder::Conflict(const Launch& first, const Launch& second) {
+  // One graph does not run beside itself.
+  if (first.conditional && second.conditional) return first.executable != second.executable;
+  return (first.conditional || second.conditional) && first.stream != second.stream;
+}
+
+bool GraphOrder::Waits(Entries::const_iterator entry) const {
+  return std::any_of(entries_.begin(), entry,
+                     [&](const Entry& earlier) { return Conflict(earlier, *entry); });
 }
 
 void GraphOrder::Prune() {
-  std::erase_if(in_flight_, [this](const InFlight& graphs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (group_.gpu.api.cuEventQuery(graphs.end) == CUDA_ERROR_NOT_READY) return false;
-    spare_.push_back(graphs.end);
+  std::erase_if(entries_, [this](const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (entry.end == nullptr) return false;
+    if (group_.gpu.api.cuEventQuery(entry.end) == CUDA_ERROR_NOT_READY) return false;
+    spare_.push_back(entry.end);
     return true;
   });
 }
 
-CUresult GraphOrder::Note(CUstream stream, bool conditional) {
+void GraphOrder::Forget(Entries::iterator entry) {
+  const MutexLock lock(&mutex_);
+  entries_.erase(entry);
+}
+
+CUresult GraphOrder::Note(Entries::iterator entry) {
   const DriverApi& api = group_.gpu.api;
-  const auto same = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& graphs) {
-    return graphs.stream == stream && graphs.conditional == conditional;
+  const MutexLock lock(&mutex_);
+  // The end of this launch is also that of the stream's earlier ones, and who waits for one of those
+  // and came before this one has been let in before it.
+  const auto earlier = std::find_if(entries_.begin(), entry, [&](const Entry& other) {
+    return other.end != nullptr && other.stream == entry->stream &&
+           other.conditional == entry->conditional &&
+           (!other.conditional || other.executable == entry->executable);
   });
-  if (same != in_flight_.end()) return api.cuEventRecord(same->end, stream);
   CUevent event = nullptr;
-  if (!spare_.empty()) {
+  if (earlier != entry) {
+    event = earlier->end;
+    entries_.erase(earlier);
+  } else if (!spare_.empty()) {
     event = spare_.back();
     spare_.pop_back();
   } else if (const CUresult result = api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
              result != CUDA_SUCCESS) {
+    entries_.erase(entry);
     return result;
   }
-  const CUresult result = api.cuEventRecord(event, stream);
+  const CUresult result = api.cuEventRecord(event, entry->stream);
   if (result == CUDA_SUCCESS) {
-    in_flight_.push_back({stream, conditional, event});
+    entry->end = event;
   } else {
     spare_.push_back(event);
+    entries_.erase(entry);
   }
   return result;
 }

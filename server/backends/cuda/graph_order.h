@@ -1,34 +1,76 @@
 // Keeps graphs with conditional nodes apart from all other graphs of a time-slice group: while one of
 // them runs, no other graph does. Kernels, copies and fills outside of graphs run beside them.
 //
-// The driver (580, H200) ends a context with CUDA_ERROR_LAUNCH_FAILED otherwise: after about a thousand
-// launches beside another session's plain graphs, and nearly at once if several graphs with
-// conditional nodes run, also natively in the threads of one process. The kernel's log then has
-// Xid 13, SKEDCHECK22_INVALIDATE_ACTIVE_QMD.
+// The driver (580, H200) ends a context with CUDA_ERROR_LAUNCH_FAILED otherwise, also natively in the
+// threads of one process: after about a thousand launches beside another thread's plain graphs, and
+// nearly at once if several graphs with conditional nodes run. The kernel's log then has Xid 13,
+// SKEDCHECK22_INVALIDATE_ACTIVE_QMD.
 //
-// The order is the device's: a stream waits for an event behind each graph beside which its own must
-// not run. Launches of plain graphs take no lock and record no event while no session of the group
-// has a graph with conditional nodes.
+// The order is the host's: a graph is launched when the others have ended. It does not suffice that
+// its stream waits for them. While the hardware switches between contexts, the launch of such a graph
+// ends the context if another one is in flight, wherever its stream stands: after 1,300 to 14,000
+// launches with an event between any two, also with all of them in one stream, and also with 100 us
+// between them. In 87,000 launches that waited on the host no context ended, and none in 181,000 with
+// one graph, however often it is in flight (docs/architecture.md).
 //
-// A graph that waits for its client delays such graphs of all streams. So a program stands still
-// whose client lets the one go on only after the other.
+// A launch waits in the session's thread. So a graph that waits for its client delays such graphs of
+// all sessions, and other work of their sessions. A program stands still whose client lets the one go
+// on only after the other.
 #pragma once
 
 #include <atomic>
+#include <list>
+#include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/mutex.h"
 #include "server/backends/cuda/driver_api.h"
 
 namespace detshare::cuda {
 
+class CudaAddressSpace;
 class CudaGroup;
 
-// Any thread may call it, with the group's context current. Its events end with the context.
+// Any thread may call it. Its events end with the context.
 class GraphOrder {
  public:
   explicit GraphOrder(CudaGroup& group) : group_(group) {}
+
+  // A launch or an upload.
+  struct Launch {
+    CUgraphExec executable;  // null: of unknown plain graphs
+    CUstream stream;
+    bool conditional;
+  };
+
+ private:
+  struct Entry : Launch {
+    CUevent end = nullptr;  // behind the graph; null: it is not launched yet
+  };
+  using Entries = std::list<Entry>;
+
+ public:
+  // The right to make a launch. The graph that waits next may be launched when this one has ended, or
+  // when its place is given up.
+  class Place {
+   public:
+    Place(Place&& other) noexcept
+        : order_(std::exchange(other.order_, nullptr)), entry_(other.entry_) {}
+    Place& operator=(Place&&) = delete;
+    ~Place() {
+      if (order_ != nullptr) order_->Forget(entry_);
+    }
+    // The driver has the launch.
+    CUresult Launched();
+
+   private:
+    friend GraphOrder;
+    Place(GraphOrder& order, Entries::iterator entry) : order_(&order), entry_(entry) {}
+    GraphOrder* order_;  // null: the place does not end with this object
+    Entries::iterator entry_;
+  };
 
   // Counts a graph with conditional nodes. Call it before the graph's first launch, outside of
   // submissions. Waits for submissions that have begun, but not for the GPU.
@@ -36,27 +78,23 @@ class GraphOrder {
   // Call it when the graph has ended.
   void RemoveConditional();
 
-  // Calls `call`, which launches or uploads a graph in `stream`, behind the graphs beside which the
-  // graph must not run. Returns the error of the call or of the waits.
-  CUresult Submit(CUstream stream, bool conditional, absl::FunctionRef<CUresult()> call) {
-    if (!conditional && !applies_.load()) [[likely]]
-      return call();
-    return SubmitInOrder(stream, conditional, call);
-  }
+  // Whether plain graphs need a place. Ask within the submission.
+  bool applies() const { return applies_.load(); }
+  // Waits, outside of submissions, until no graph is in flight beside which the launch must not be
+  // made, on behalf of `space`. Launches go in the order in which they came. Returns the context's
+  // error if the context is lost, and CUDA_ERROR_DEINITIALIZED if the space is abandoned.
+  absl::StatusOr<Place> Enter(CudaAddressSpace& space, const Launch& launch);
 
  private:
-  // Graphs of one kind that were submitted to one stream.
-  struct InFlight {
-    CUstream stream;  // may have ended
-    bool conditional;
-    CUevent end;  // behind the last of them
-  };
-
-  CUresult SubmitInOrder(CUstream stream, bool conditional, absl::FunctionRef<CUresult()> call);
+  // Whether the second must not be made while the first is in flight.
+  static bool Conflict(const Launch& first, const Launch& second);
+  // Whether the entry has to wait for one that came before.
+  bool Waits(Entries::const_iterator entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Forgets graphs that have ended.
   void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Notes a graph behind which nothing was submitted to the stream.
-  CUresult Note(CUstream stream, bool conditional) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(Entries::iterator entry);
+  // Records the end of the launch, behind which nothing was submitted to its stream.
+  CUresult Note(Entries::iterator entry);
 
   CudaGroup& group_;
   // Whether there are graphs with conditional nodes. Sequentially consistent with
@@ -66,7 +104,7 @@ class GraphOrder {
   Mutex counting_;  // before mutex_
   int conditional_graphs_ ABSL_GUARDED_BY(counting_) = 0;
   Mutex mutex_;
-  std::vector<InFlight> in_flight_ ABSL_GUARDED_BY(mutex_);
+  Entries entries_ ABSL_GUARDED_BY(mutex_);  // in the order in which they came
   std::vector<CUevent> spare_ ABSL_GUARDED_BY(mutex_);
 };
 

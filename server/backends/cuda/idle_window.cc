@@ -34,7 +34,7 @@ absl::Status IdleWindow::Run(CudaAddressSpace& space, const std::function<absl::
       RunBefore(limit == kNoLimit ? TimePoint::max() : Clock::now() + limit, space, call);
   // The caller goes on without the call.
   while (absl::IsDeadlineExceeded(status) && !space.ResumeCall()) {
-    DETSHARE_RETURN_IF_ERROR(Ended(space));
+    DETSHARE_RETURN_IF_ERROR(space.Ended());
     space.SuspendCall();
     std::this_thread::sleep_for(kHostWaitPoll);
   }
@@ -65,7 +65,7 @@ absl::Status IdleWindow::RunInTurn(TimePoint limit, CudaAddressSpace& space,
     const TimePoint end = std::min(limit, Clock::now() + hold);
     do {
       const bool busy = group_.Busy();  // may find that the context is lost
-      if (!Ended(space).ok()) break;
+      if (!space.Ended().ok()) break;
       if (!busy) {
         const absl::Status status = [&] {
           const OrdinarySlice::Call own(group_.slice.get());
@@ -86,14 +86,8 @@ absl::Status IdleWindow::RunInTurn(TimePoint limit, CudaAddressSpace& space,
   }
 }
 
-absl::Status IdleWindow::Ended(const CudaAddressSpace& space) const {
-  if (group_.gpu.lost()) return group_.gpu.health();
-  if (space.abandoned()) return CudaError(kCudaErrorDeinitialized, "the session is over");
-  return absl::OkStatus();
-}
-
-absl::Status IdleWindow::Ended(TimePoint limit, const CudaAddressSpace& space) const {
-  DETSHARE_RETURN_IF_ERROR(Ended(space));
+absl::Status IdleWindow::Ended(TimePoint limit, const CudaAddressSpace& space) {
+  DETSHARE_RETURN_IF_ERROR(space.Ended());
   if (Clock::now() < limit) return absl::OkStatus();
   return absl::DeadlineExceededError("the device was not idle in time");
 }

@@ -61,10 +61,8 @@ class IdleWindow {
   absl::Status RunInTurn(TimePoint limit, CudaAddressSpace& space,
                          const std::function<absl::Status()>& call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_);
-  // Returns why no call for the space can be made any more; OkStatus: it can.
-  absl::Status Ended(const CudaAddressSpace& space) const;
-  // The same, and DeadlineExceeded after `limit`.
-  absl::Status Ended(TimePoint limit, const CudaAddressSpace& space) const;
+  // As the space's Ended(), and DeadlineExceeded after `limit`.
+  static absl::Status Ended(TimePoint limit, const CudaAddressSpace& space);
   void Hold() { holding_.store(true); }
   void Open();
 

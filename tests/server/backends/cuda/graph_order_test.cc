@@ -3,81 +3,136 @@
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
-#include <set>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "coroutine_runtime/status_cuda.h"
 #include "tests/server/backends/cuda/stand_in_session.h"
 
 namespace detshare::cuda {
 namespace {
 
-using Streams = std::set<const StandInStream*>;
+struct TestGraph {
+  uintptr_t executable;
+  bool conditional;
+};
+constexpr TestGraph kPlain{1, false}, kOtherPlain{2, false};
+constexpr TestGraph kConditional{3, true}, kOtherConditional{4, true};
 
 struct GraphSession : StandInSession {
   GraphOrder& order = context.ordinary.graph_order;
 
-  // Launches a graph. Returns the streams for which its stream has to wait.
-  Streams Launch(int number, bool conditional) {
-    StandInStream& stream = streams[number];
-    stream.waited_for.clear();
-    const CUresult result = order.Submit(reinterpret_cast<CUstream>(&stream), conditional, [&] {
-      ++stream.in_flight;
-      return CUDA_SUCCESS;
-    });
-    REQUIRE(result == CUDA_SUCCESS);
-    return stream.waited_for;
+  GraphOrder::Launch In(int stream, TestGraph graph) {
+    return {reinterpret_cast<CUgraphExec>(graph.executable),
+            reinterpret_cast<CUstream>(&streams[stream]), graph.conditional};
   }
-  const StandInStream* Number(int stream) const { return &streams[stream]; }
+  absl::Status Launch(int stream, TestGraph graph) {
+    absl::StatusOr<GraphOrder::Place> place = order.Enter(*space, In(stream, graph));
+    if (!place.ok()) return place.status();
+    ++streams[stream].in_flight;
+    CHECK(place->Launched() == CUDA_SUCCESS);
+    return absl::OkStatus();
+  }
+  void End(int stream) { streams[stream].in_flight = 0; }
 };
 
-constexpr bool kConditional = true, kPlain = false;
+// A launch in a thread of its own.
+class Launching {
+ public:
+  Launching(GraphSession& session, int stream, TestGraph graph)
+      : thread_([this, &session, stream, graph] {
+          status_ = session.Launch(stream, graph);
+          made_ = true;
+        }) {}
+  ~Launching() {
+    if (thread_.joinable()) thread_.join();
+  }
+  // Gives the thread time for a launch that should wait.
+  bool made() const {
+    for (int i = 0; i < 200; ++i) std::this_thread::yield();
+    return made_;
+  }
+  absl::Status Join() {
+    thread_.join();
+    return *status_;
+  }
 
-TEST_CASE_METHOD(GraphSession, "Without conditional graphs, graphs wait for nothing") {
-  CHECK(Launch(0, kPlain).empty());
-  CHECK(Launch(1, kPlain).empty());
-  CHECK(Launch(0, kPlain).empty());
+ private:
+  std::optional<absl::Status> status_;
+  std::atomic<bool> made_{false};
+  std::thread thread_;
+};
+
+TEST_CASE_METHOD(GraphSession, "Plain graphs need a place while there are conditional graphs") {
+  CHECK_FALSE(order.applies());
+  order.AddConditional();
+  order.AddConditional();
+  order.RemoveConditional();
+  CHECK(order.applies());
+  order.RemoveConditional();
+  CHECK_FALSE(order.applies());
 }
 
-TEST_CASE_METHOD(GraphSession, "A conditional graph waits for the graphs of other streams") {
+TEST_CASE_METHOD(GraphSession, "A conditional graph waits until the graphs of other streams end") {
   order.AddConditional();
-  Launch(0, kPlain);
-  Launch(1, kPlain);
-  CHECK(Launch(2, kConditional) == Streams{Number(0), Number(1)});
-  SECTION("also for those that came later") {
-    Launch(0, kPlain);
-    streams[1].in_flight = 0;
-    CHECK(Launch(2, kConditional) == Streams{Number(0)});
-  }
-  SECTION("not for those that have ended") {
-    streams[0].in_flight = streams[1].in_flight = 0;
-    CHECK(Launch(2, kConditional).empty());
-  }
+  REQUIRE(Launch(0, kPlain).ok());
+  REQUIRE(Launch(1, kOtherPlain).ok());
+  Launching conditional(*this, 2, kConditional);
+  CHECK_FALSE(conditional.made());
+  End(0);
+  CHECK_FALSE(conditional.made());
+  End(1);
+  CHECK(conditional.Join().ok());
 }
 
-TEST_CASE_METHOD(GraphSession, "Graphs wait for a conditional graph, until it has ended") {
+TEST_CASE_METHOD(GraphSession, "Other graphs wait until a conditional graph ends") {
   order.AddConditional();
-  CHECK(Launch(0, kConditional).empty());
-  CHECK(Launch(1, kPlain) == Streams{Number(0)});
-  CHECK(Launch(2, kConditional) == Streams{Number(0), Number(1)});
-  streams[0].in_flight = 0;
-  CHECK(Launch(1, kPlain) == Streams{Number(2)});
-  streams[2].in_flight = 0;
-  CHECK(Launch(0, kPlain).empty());
+  REQUIRE(Launch(0, kConditional).ok());
+  const TestGraph other = GENERATE(kPlain, kOtherConditional);
+  Launching waits(*this, 1, other);
+  CHECK_FALSE(waits.made());
+  End(0);
+  CHECK(waits.Join().ok());
 }
 
 TEST_CASE_METHOD(GraphSession, "Plain graphs do not wait for each other") {
   order.AddConditional();
-  Launch(0, kPlain);
-  CHECK(Launch(1, kPlain).empty());
+  REQUIRE(Launch(0, kPlain).ok());
+  CHECK(Launch(1, kPlain).ok());
+  CHECK(Launch(1, kOtherPlain).ok());
 }
 
-TEST_CASE_METHOD(GraphSession, "Graphs of one stream wait for nothing") {
+TEST_CASE_METHOD(GraphSession, "A conditional graph may be in flight several times") {
   order.AddConditional();
-  Launch(0, kConditional);
-  CHECK(Launch(0, kConditional).empty());
-  CHECK(Launch(0, kPlain).empty());
-  CHECK(Launch(0, kConditional).empty());
+  REQUIRE(Launch(0, kConditional).ok());
+  CHECK(Launch(0, kConditional).ok());
+  CHECK(Launch(1, kConditional).ok());
+}
+
+TEST_CASE_METHOD(GraphSession, "In one stream, only different conditional graphs wait") {
+  order.AddConditional();
+  REQUIRE(Launch(0, kPlain).ok());
+  REQUIRE(Launch(0, kConditional).ok());
+  REQUIRE(Launch(0, kPlain).ok());
+  Launching other(*this, 0, kOtherConditional);
+  CHECK_FALSE(other.made());
+  End(0);
+  CHECK(other.Join().ok());
+}
+
+TEST_CASE_METHOD(GraphSession, "Who comes later does not overtake a graph that waits") {
+  order.AddConditional();
+  REQUIRE(Launch(0, kPlain).ok());
+  Launching conditional(*this, 1, kConditional);
+  CHECK_FALSE(conditional.made());
+  Launching later(*this, 2, kPlain);
+  CHECK_FALSE(later.made());
+  End(0);
+  CHECK(conditional.Join().ok());
+  CHECK_FALSE(later.made());
+  End(1);
+  CHECK(later.Join().ok());
 }
 
 TEST_CASE_METHOD(
@@ -85,57 +140,77 @@ TEST_CASE_METHOD(
     "The first conditional graph waits for what was in flight when its handle was made") {
   REQUIRE(Submit(0).ok());  // may be a graph
   order.AddConditional();
-  CHECK(Launch(1, kConditional) == Streams{Number(0)});
+  Launching conditional(*this, 1, kConditional);
+  CHECK_FALSE(conditional.made());
+  End(0);
+  CHECK(conditional.Join().ok());
 }
 
-TEST_CASE_METHOD(GraphSession, "After the last conditional graph, graphs wait for nothing") {
+TEST_CASE_METHOD(GraphSession, "A place that is given up lets the next graph go on") {
   order.AddConditional();
-  order.AddConditional();
-  Launch(0, kConditional);
-  order.RemoveConditional();
-  CHECK(Launch(1, kPlain) == Streams{Number(0)});
-  order.RemoveConditional();
-  CHECK(Launch(1, kPlain).empty());
+  std::optional<GraphOrder::Place> place = *order.Enter(*space, In(0, kConditional));
+  Launching waits(*this, 1, kPlain);
+  CHECK_FALSE(waits.made());
+  place.reset();
+  CHECK(waits.Join().ok());
 }
 
-TEST_CASE_METHOD(GraphSession, "A graph that is refused is behind nothing and before nothing") {
+TEST_CASE_METHOD(GraphSession, "A launch of a session that is over waits no more") {
   order.AddConditional();
-  CHECK(order.Submit(reinterpret_cast<CUstream>(&streams[0]), kConditional,
-                     [] { return CUDA_ERROR_INVALID_VALUE; }) == CUDA_ERROR_INVALID_VALUE);
-  streams[0].in_flight = 1;
-  CHECK(Launch(1, kPlain).empty());
+  REQUIRE(Launch(0, kConditional).ok());
+  Launching waits(*this, 1, kPlain);
+  CHECK_FALSE(waits.made());
+  space->Abandon();
+  CHECK(CudaResultOf(waits.Join()) == kCudaErrorDeinitialized);
+}
+
+TEST_CASE_METHOD(GraphSession, "While a launch waits, the session gives up its turn") {
+  struct Turn : CallWait {
+    std::atomic<int> suspended{0}, asked{0};
+    void Suspend() override { ++suspended; }
+    bool Resume() override { return ++asked > 2; }
+  } turn;
+  order.AddConditional();
+  REQUIRE(Launch(0, kConditional).ok());
+  std::thread ends([&] {
+    while (turn.suspended == 0) std::this_thread::yield();
+    End(0);
+  });
+  space->set_call_wait(&turn);
+  CHECK(Launch(1, kPlain).ok());
+  ends.join();
+  CHECK(turn.asked == 3);
+  space->set_call_wait(nullptr);
 }
 
 TEST_CASE_METHOD(GraphSession, "Graphs of several threads are kept apart") {
   order.AddConditional();
   enum Kind { kNothing, kPlainRuns, kConditionalRuns };
   std::array<std::atomic<Kind>, kStreams> running{};
-  std::atomic<int> beside{0};
+  std::atomic<int> beside{0}, failed{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < kStreams; ++i) {
     threads.emplace_back([&, i] {
-      StandInStream& stream = streams[i];
-      for (int round = 0; round < 2000; ++round) {
-        const Kind kind = (round + i) % 3 == 0 ? kConditionalRuns : kPlainRuns;
-        order.Submit(reinterpret_cast<CUstream>(&stream), kind == kConditionalRuns, [&] {
-          ++stream.in_flight;
-          running[i] = kind;
-          for (int other = 0; other < kStreams; ++other) {
-            const Kind now = running[other];
-            if (other == i || now == kNothing || (kind == kPlainRuns && now == kPlainRuns))
-              continue;
-            beside += !stream.waited_for.contains(&streams[other]);
-          }
-          return CUDA_SUCCESS;
-        });
+      for (int round = 0; round < 500; ++round) {
+        const bool conditional = (round + i) % 3 == 0;
+        const Kind kind = conditional ? kConditionalRuns : kPlainRuns;
+        absl::StatusOr<GraphOrder::Place> place =
+            order.Enter(*space, In(i, {static_cast<uintptr_t>(i + 1), conditional}));
+        ++streams[i].in_flight;
+        running[i] = kind;
+        failed += !place.ok() || place->Launched() != CUDA_SUCCESS;
+        for (int other = 0; other < kStreams; ++other) {
+          const Kind now = running[other];
+          beside += other != i && now != kNothing && (conditional || now == kConditionalRuns);
+        }
         std::this_thread::yield();
         running[i] = kNothing;
-        stream.in_flight = 0;
-        stream.waited_for.clear();
+        streams[i].in_flight = 0;
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  CHECK(failed == 0);
   CHECK(beside == 0);
 }
 
