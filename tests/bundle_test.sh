@@ -37,7 +37,7 @@ while read -r file; do
       # CUDA's own libraries, from the toolkit where the program runs.
       allowed+='|lib(cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nvJitLink|nvrtc)\.so\.[0-9]+'
       ;;
-    ./tests/within_limits | ./tests/foreign_memory | ./tests/leftovers | ./tests/memory_turns | ./tests/sleeping_server) allowed+='|libcuda\.so\.1' ;;
+    ./tests/within_limits | ./tests/foreign_memory | ./tests/leftovers | ./tests/memory_turns | ./tests/sleeping_server | ./tests/conditional_graphs) allowed+='|libcuda\.so\.1' ;;
     ./tests/nccl_check) allowed+='|libnccl\.so\.2' ;;
   esac
   needed=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE "^($allowed)$" || true)
