@@ -13,6 +13,8 @@
 //     streams=1       streams of each of these
 //     calls=none      what a further thread does: none, register, pinned, map, load, instantiate
 //     priority=0      of the streams of conditional graphs
+//     queued=no       yes: their streams wait for a kernel of another stream first
+//     writes=no       yes: a value is written to memory behind each of them (cuStreamWriteValue64)
 //     contexts=1      2: the conditional graphs run in a context of their own
 //
 // Prints one line: whether the context lives, the launches of graphs with conditional nodes, and those
@@ -23,6 +25,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -34,9 +37,9 @@
 namespace {
 
 std::map<std::string, std::string> g_options = {
-    {"seconds", "3"},  {"threads", "3"},  {"rounds", "10"},  {"order", "event"},
-    {"build", "once"}, {"graphs", "0"},   {"kernels", "2"},  {"streams", "1"},
-    {"calls", "none"}, {"contexts", "1"}, {"priority", "0"},
+    {"seconds", "3"},  {"threads", "3"}, {"rounds", "10"}, {"order", "event"}, {"build", "once"},
+    {"graphs", "0"},   {"kernels", "2"}, {"streams", "1"}, {"calls", "none"},  {"contexts", "1"},
+    {"priority", "0"}, {"queued", "no"}, {"writes", "no"},
 };
 std::atomic<long> g_conditional{0}, g_other{0}, g_wrong{0};
 std::atomic<bool> g_stop{false};
@@ -65,6 +68,7 @@ __global__ void Loop(cudaGraphConditionalHandle handle, unsigned* counter, unsig
   *counter += 1;
   cudaGraphSetConditional(handle, *counter < rounds ? 1 : 0);
 }
+__global__ void Short() { __nanosleep(20'000); }
 __global__ void Small(unsigned* counter) { atomicAdd(counter, 1u); }
 
 struct Built {
@@ -191,11 +195,23 @@ void Graphs(bool conditional, CUcontext context) {
   const cudaEvent_t own = NewEvent();
   unsigned* const counter = NewCounter();
   const bool always = Option("build") == "always";
+  const bool queued = conditional && Option("queued") == "yes";
+  const bool writes = conditional && Option("writes") == "yes";
+  const cudaStream_t before = NewStream();
+  const cudaEvent_t short_end = NewEvent();
+  CUdeviceptr word = 0;
+  CHECK(cuMemAlloc(&word, sizeof(uint64_t)));
   Built built = Build(conditional, counter);
   for (long launch = 1; !g_stop; ++launch) {
     unsigned counted = 0;
     CHECK(cudaMemsetAsync(counter, 0, sizeof(*counter), stream));
+    if (queued) {
+      Short<<<1, 1, 0, before>>>();
+      CHECK(cudaEventRecord(short_end, before));
+      CHECK(cudaStreamWaitEvent(stream, short_end, 0));
+    }
     g_order.Launch(built.executable, stream, own, conditional);
+    if (writes) CHECK(cuStreamWriteValue64(stream, word, static_cast<uint64_t>(launch), 0));
     CHECK(cudaMemcpyAsync(&counted, counter, sizeof(counted), cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
     g_wrong += counted != static_cast<unsigned>(Number("rounds"));
