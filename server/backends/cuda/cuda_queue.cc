@@ -186,8 +186,9 @@ absl::Status CudaQueue::SubmitGraph(CudaAddressSpace& space, const CudaGraph& gr
       GraphOrder::Place place,
       group_.graph_order.Enter(space, {graph.executable(), state_->stream, graph.conditional()}));
   const auto submit_in_place = [&] {
-    const absl::Status status = submit();
-    return status.ok() ? context_.Check(place.Launched(), "cuEventRecord") : status;
+    DETSHARE_RETURN_IF_ERROR(context_.Check(place.Await(), "cuStreamWaitEvent"));
+    DETSHARE_RETURN_IF_ERROR(submit());
+    return context_.Check(place.Launched(), "cuEventRecord");
   };
   if (!grow) {
     const Submission submission(*this, space);

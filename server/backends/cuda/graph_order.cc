@@ -56,13 +56,15 @@ absl::StatusOr<GraphOrder::Place> GraphOrder::Enter(CudaAddressSpace& space, con
     place.entry_ = entries_.insert(entries_.end(), {launch});
   }
   for (bool waited = false;; waited = true) {
-    bool waits;
+    Obstacle obstacle;
     {
       const MutexLock lock(&mutex_);
       Prune();
-      waits = Waits(place.entry_);
+      obstacle = Before(place.entry_);
     }
-    if (!waits && (!waited || space.ResumeCall())) return place;
+    if (obstacle == Obstacle::kInFlight && group_.gpu.AnySpaceWaitsForTheHost())
+      obstacle = Obstacle::kNone;
+    if (obstacle == Obstacle::kNone && (!waited || space.ResumeCall())) return place;
     DETSHARE_RETURN_IF_ERROR(space.Ended());
     space.SuspendCall();
     std::this_thread::sleep_for(kPoll);
@@ -75,9 +77,24 @@ bool GraphOrder::Conflict(const Launch& first, const Launch& second) {
   return (first.conditional || second.conditional) && first.stream != second.stream;
 }
 
-bool GraphOrder::Waits(Entries::const_iterator entry) const {
-  return std::any_of(entries_.begin(), entry,
-                     [&](const Entry& earlier) { return Conflict(earlier, *entry); });
+GraphOrder::Obstacle GraphOrder::Before(Entries::const_iterator entry) const {
+  Obstacle obstacle = Obstacle::kNone;
+  for (auto earlier = entries_.begin(); earlier != entry; ++earlier) {
+    if (!Conflict(*earlier, *entry)) continue;
+    if (earlier->end == nullptr) return Obstacle::kNotLaunched;
+    obstacle = Obstacle::kInFlight;
+  }
+  return obstacle;
+}
+
+CUresult GraphOrder::WaitInStream(Entries::iterator entry) {
+  const MutexLock lock(&mutex_);
+  for (auto earlier = entries_.begin(); earlier != entry; ++earlier) {
+    if (!Conflict(*earlier, *entry)) continue;
+    const CUresult result = group_.gpu.api.cuStreamWaitEvent(entry->stream, earlier->end, 0);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
 }
 
 void GraphOrder::Prune() {

@@ -13,9 +13,8 @@
 // between them. In 87,000 launches that waited on the host no context ended, and none in 181,000 with
 // one graph, however often it is in flight (docs/architecture.md).
 //
-// A launch waits in the session's thread. So a graph that waits for its client delays such graphs of
-// all sessions, and other work of their sessions. A program stands still whose client lets the one go
-// on only after the other.
+// A launch waits in the session's thread. While a stream waits for its client or for a word of memory,
+// the next graph's stream waits for the end of the graph instead: the writer may be the same thread.
 #pragma once
 
 #include <atomic>
@@ -62,6 +61,9 @@ class GraphOrder {
     ~Place() {
       if (order_ != nullptr) order_->Forget(entry_);
     }
+    // Makes the stream wait for graphs that are still in flight. Call it in the submission, before the
+    // launch.
+    CUresult Await() { return order_->WaitInStream(entry_); }
     // The driver has the launch.
     CUresult Launched();
 
@@ -81,15 +83,18 @@ class GraphOrder {
   // Whether plain graphs need a place. Ask within the submission.
   bool applies() const { return applies_.load(); }
   // Waits, outside of submissions, until no graph is in flight beside which the launch must not be
-  // made, on behalf of `space`. Launches go in the order in which they came. Returns the context's
-  // error if the context is lost, and CUDA_ERROR_DEINITIALIZED if the space is abandoned.
+  // made, on behalf of `space`, or until one that is in flight may have to wait for this thread.
+  // Launches go in the order in which they came. Returns the context's error if the context is lost,
+  // and CUDA_ERROR_DEINITIALIZED if the space is abandoned.
   absl::StatusOr<Place> Enter(CudaAddressSpace& space, const Launch& launch);
 
  private:
   // Whether the second must not be made while the first is in flight.
   static bool Conflict(const Launch& first, const Launch& second);
-  // Whether the entry has to wait for one that came before.
-  bool Waits(Entries::const_iterator entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For what the entry has to wait.
+  enum class Obstacle { kNone, kInFlight, kNotLaunched };
+  Obstacle Before(Entries::const_iterator entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  CUresult WaitInStream(Entries::iterator entry);
   // Forgets graphs that have ended.
   void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Entries::iterator entry);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct GraphSession : StandInSession {
   absl::Status Launch(int stream, TestGraph graph) {
     absl::StatusOr<GraphOrder::Place> place = order.Enter(*space, In(stream, graph));
     if (!place.ok()) return place.status();
+    CHECK(place->Await() == CUDA_SUCCESS);
     ++streams[stream].in_flight;
     CHECK(place->Launched() == CUDA_SUCCESS);
     return absl::OkStatus();
@@ -162,6 +164,20 @@ TEST_CASE_METHOD(GraphSession, "A launch of a session that is over waits no more
   CHECK_FALSE(waits.made());
   space->Abandon();
   CHECK(CudaResultOf(waits.Join()) == kCudaErrorDeinitialized);
+}
+
+TEST_CASE_METHOD(GraphSession,
+                 "While a stream waits for its client, the GPU keeps graphs apart instead") {
+  std::atomic<uint64_t> fence{0};
+  order.AddConditional();
+  REQUIRE(Launch(0, kConditional).ok());
+  CHECK(streams[0].waited_for.empty());
+  Launching waits(*this, 1, kPlain);
+  CHECK_FALSE(waits.made());
+  REQUIRE(queues[2]->WaitFence(*space, &fence, 7).ok());
+  CHECK(waits.Join().ok());
+  CHECK(streams[1].waited_for == std::set<const StandInStream*>{&streams[0]});
+  fence = 7;
 }
 
 TEST_CASE_METHOD(GraphSession, "While a launch waits, the session gives up its turn") {

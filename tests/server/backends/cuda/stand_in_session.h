@@ -7,6 +7,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -26,7 +27,8 @@ inline constexpr uint64_t kSize = 1 << 20;
 struct StandInStream {
   std::atomic<int> in_flight{0};  // operations
   std::atomic<CUresult> error{CUDA_SUCCESS};
-  std::atomic<int> event_queries{0};  // of events that were recorded in it last
+  std::atomic<int> event_queries{0};          // of events that were recorded in it last
+  std::set<const StandInStream*> waited_for;  // by events
 };
 
 // What a CUevent points to.
@@ -78,6 +80,10 @@ inline DriverApi StandInDriver() {
   api.cuEventQuery = [](CUevent event) {
     ++PointOf(event).stream->event_queries;
     return PointOf(event).stream->in_flight != 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
+  api.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
+    StreamOf(stream).waited_for.insert(PointOf(event).stream);
+    return CUDA_SUCCESS;
   };
   api.cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream stream) {
     ++StreamOf(stream).in_flight;
