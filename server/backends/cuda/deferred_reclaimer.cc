@@ -88,8 +88,10 @@ bool DeferredReclaimer::TryRun(const Item& item) {
   if (item.drains == Drains::kOrdinary || urgent == nullptr)
     return context_.ordinary.idle.TryRun(item.work, overdue);
   if (item.drains == Drains::kUrgent) return urgent->idle.TryRun(item.work, overdue);
+  // In this order: the ordinary group changes its time slice for a call (OrdinarySlice::Call), so it
+  // must not make one that only finds the urgent group busy.
   bool ran = false;
-  context_.ordinary.idle.TryRun([&] { ran = urgent->idle.TryRun(item.work, overdue); }, overdue);
+  urgent->idle.TryRun([&] { ran = context_.ordinary.idle.TryRun(item.work, overdue); }, overdue);
   return ran;
 }
 

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -57,6 +58,30 @@ TEST_CASE_METHOD(StandInSession, "A call waits until the work in flight is compl
   streams[0].in_flight = 0;
   calls.Await(1);
   CHECK_FALSE(early);
+}
+
+TEST_CASE_METHOD(
+    StandInSession,
+    "While the urgent group is busy, a call that drains both groups changes no time slice") {
+  std::atomic<int> changes{0};
+  context.ordinary.slice =
+      std::make_unique<OrdinarySlice>([&](std::chrono::microseconds) { ++changes; });
+  context.ordinary.slice->ShareWith([] { return true; });
+  context.urgent = std::make_unique<CudaGroup>(context, nullptr, /*urgent=*/true);
+  StandInStream stream;
+  const auto state =
+      std::make_shared<StreamState>(*context.urgent, reinterpret_cast<CUstream>(&stream));
+  context.urgent->AddStream(state);
+  CudaQueue queue(reclaimer, state);
+  REQUIRE(queue.Fill(*space, {kBase, 0, 16}).ok());
+  Calls calls;
+  reclaimer.Later(Drains::kBoth, calls(1));
+  while (stream.queries < 10) std::this_thread::yield();
+  CHECK(changes == 0);
+  stream.in_flight = 0;
+  calls.Await(1);
+  while (changes < 2) std::this_thread::yield();
+  space.reset();  // it knows the stream
 }
 
 TEST_CASE_METHOD(StandInSession, "What is left at the end is made in spite of work in flight") {

@@ -27,6 +27,7 @@ inline constexpr uint64_t kSize = 1 << 20;
 struct StandInStream {
   std::atomic<int> in_flight{0};  // operations
   std::atomic<CUresult> error{CUDA_SUCCESS};
+  std::atomic<int> queries{0};                // whether it is idle
   std::atomic<int> event_queries{0};          // of events that were recorded in it last
   std::set<const StandInStream*> waited_for;  // by events
 };
@@ -60,6 +61,7 @@ inline DriverApi StandInDriver() {
   api.cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
   api.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
   api.cuStreamQuery = [](CUstream stream) {
+    ++StreamOf(stream).queries;
     if (const CUresult error = StreamOf(stream).error; error != CUDA_SUCCESS) return error;
     return StreamOf(stream).in_flight != 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
   };
