@@ -72,6 +72,9 @@ absl::Status CudaKernel::UploadTo(CudaGroup& group, CudaAddressSpace& space,
                               "cuKernelGetFunction");
       },
       limit));
+  if (set_attributes_.empty()) return absl::OkStatus();
+  // The driver may wait for the GPU.
+  const OrdinarySlice::Call call(group.slice.get());
   for (const auto& [attribute, value] : set_attributes_) {
     DETSHARE_RETURN_IF_ERROR(context_.Check(
         context_.api.cuFuncSetAttribute(function, attribute, value), "cuFuncSetAttribute"));
@@ -127,8 +130,14 @@ absl::Status CudaKernel::ReadInfo() {
 }
 
 absl::Status CudaKernel::SetAttribute(int attribute, int value) {
-  home().Enter();
   const auto name = static_cast<CUfunction_attribute>(attribute);
+  // Some programs set the same value before each launch.
+  if (const auto set = set_attributes_.find(name);
+      set != set_attributes_.end() && set->second == value)
+    return absl::OkStatus();
+  // The driver may wait for the GPU.
+  const OrdinarySlice::Call call(context_.ordinary.slice.get());
+  home().Enter();
   absl::Status status =
       context_.Check(context_.api.cuKernelSetAttribute(name, value, kernel_, context_.device),
                      "cuKernelSetAttribute");

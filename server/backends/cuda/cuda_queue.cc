@@ -533,6 +533,8 @@ absl::StatusOr<CUcontext> GreenContext::AsContext() const {
 }
 
 absl::StatusOr<std::unique_ptr<Queue>> CudaPartition::CreateQueue(int priority) {
+  // The driver may wait for the GPU.
+  const OrdinarySlice::Call call(group_.slice.get());
   group_.Enter();
   CudaContext& gpu = group_.gpu;
   CUstream stream = nullptr;
