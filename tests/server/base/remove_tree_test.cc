@@ -96,11 +96,11 @@ TEST_CASE("A tree that cannot be removed is an error that says why, and stays wh
   TestDirectory directory;
   const std::string path = directory.path + "/s";
   std::filesystem::create_directories(path + "/below");
-  {
+  const absl::Status status = [&] {
     const FewDescriptors none(0);
-    const absl::Status status = TryRemoveTree(path);
-    CHECK(status.message() == "cannot remove " + path + ": Too many open files");
-  }
+    return TryRemoveTree(path);
+  }();
+  CHECK(status.message() == "cannot remove " + path + ": Too many open files");
   CHECK(std::filesystem::exists(path));
   CHECK(TryRemoveTree(path).ok());
 }
