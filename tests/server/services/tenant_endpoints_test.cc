@@ -682,8 +682,11 @@ TEST_CASE("An endpoint gets a new directory, also if that of an earlier one cann
     REQUIRE((*endpoints)->Open(Named("d")).ok());
     CHECK_FALSE(fs::exists(path + "/secret"));
     std::ofstream(path + "/secret") << "x";
-    const FewDescriptors none(0);
-    CHECK((*endpoints)->Close("d").ok());
+    const bool closed = [&] {
+      const FewDescriptors none(0);
+      return (*endpoints)->Close("d").ok();
+    }();
+    CHECK(closed);
     CHECK_FALSE(fs::exists(path));
   }
   CHECK(NamesIn(run) == std::set<std::string>{".closed-0", ".closed-1"});
