@@ -93,6 +93,8 @@ absl::Status IdleWindow::Ended(TimePoint limit, const CudaAddressSpace& space) {
 }
 
 bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work) {
+  // Work is not held back in vain.
+  if (!in_spite_of_work && group_.Busy()) return false;
   if (!turn_.TryLock()) return false;
   Hold();
   // The work that is being submitted may contain a wait for the host.
