@@ -34,10 +34,7 @@ void AddTenant(const proto::TenantUse& other, proto::TenantUse* tenant) {
 
 }  // namespace
 
-void AddStatus(const proto::Status& other, proto::Status* all) {
-  // The limit is that of all engines together.
-  all->set_swap_limit(std::max(all->swap_limit(), other.swap_limit()));
-  all->set_swap_used(all->swap_used() + other.swap_used());
+void AddDevices(const proto::Status& other, proto::Status* all) {
   if (all->devices_size() == 0) {
     *all->mutable_devices() = other.devices();
     all->set_backend(other.backend());
@@ -45,6 +42,13 @@ void AddStatus(const proto::Status& other, proto::Status* all) {
     for (int i = 0; i < std::min(other.devices_size(), all->devices_size()); ++i)
       AddDevice(other.devices(i), all->mutable_devices(i));
   }
+}
+
+void AddStatus(const proto::Status& other, proto::Status* all) {
+  // The limit is that of all engines together.
+  all->set_swap_limit(std::max(all->swap_limit(), other.swap_limit()));
+  all->set_swap_used(all->swap_used() + other.swap_used());
+  AddDevices(other, all);
   all->mutable_engines()->MergeFrom(other.engines());
   for (const proto::TenantUse& more : other.tenants()) {
     auto* const known = all->mutable_tenants();

@@ -5,8 +5,12 @@
 
 namespace detshare {
 
-// Adds an engine's status to `all`: its sessions, what its tenants use, and the sessions in each
-// partition. All engines describe the same devices.
+// All engines of a daemon describe the same devices.
+
+// Adds only the devices, and the backend, of an engine's status to `all`.
+void AddDevices(const proto::Status& other, proto::Status* all);
+// Adds an engine's status to `all`: its devices with the sessions in each partition, its sessions, and
+// what its tenants use.
 void AddStatus(const proto::Status& other, proto::Status* all);
 
 }  // namespace detshare

@@ -107,20 +107,20 @@ void SupervisorService::Describe(const Peer& peer, proto::Status* status) {
   status->set_pid(getpid());
   status->set_policy(TextOf(settings_.current().policy()));
   const bool all = identity_.MayAdminister(peer).ok();
-  proto::Status everything;
+  proto::Status devices;  // also those of engines that the peer does not see
   for (EngineCalls::Reply& reply : engines_.AskStatus()) {
-    if (reply.status.ok()) AddStatus(*reply.status, &everything);
     if (!reply.status.ok()) {
       if (all) *status->add_engines() = Silent(reply.engine, reply.status.status());
       continue;
     }
+    AddDevices(*reply.status, &devices);
     if (!all) {
       Hide([&](uid_t user) { return user == peer.uid; }, &*reply.status);
       if (reply.status->sessions_size() == 0) continue;
     }
     AddStatus(*reply.status, status);
   }
-  devices_.Note(everything);
+  devices_.Note(devices);
   devices_.AddTo(status);
   AddOwners(owners_, status);
 }

@@ -474,40 +474,38 @@ TEST_CASE("A process that lies about its memory delays others and nothing else")
       honest.broker.Look();
     }
   };
-  SECTION("a session that never goes") {
+  const auto pretend = [&] {
     REQUIRE(idle.Allocate(40 * kMiB));
     idle.account->SetIdle(50 * kSecond);
     // It is the first to go: it says that it has been idle for longer.
     lies.residents[0].session = 77;
     lies.residents[0].movable = 60 * kMiB;
+  };
+  const auto obey = [&](const auto& ticket) {
+    REQUIRE(idle.account->ordered());
+    idle.Obey();
+    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+  };
+  SECTION("a session that never goes") {
+    pretend();
     auto ticket = asks.account->Ask(40 * kMiB);
     CHECK_FALSE(idle.account->ordered());
     pass(4 * kSecond);
     CHECK_FALSE(idle.account->ordered());
     pass(2 * kSecond);
-    REQUIRE(idle.account->ordered());
-    idle.Obey();
-    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+    obey(ticket);
   }
   SECTION("a session that goes by one byte at each look") {
-    REQUIRE(idle.Allocate(40 * kMiB));
-    idle.account->SetIdle(50 * kSecond);
-    lies.residents[0].session = 77;
-    lies.residents[0].movable = 60 * kMiB;
+    pretend();
     auto ticket = asks.account->AskToReturn(40 * kMiB);
     for (int i = 0; i < 60 && !idle.account->ordered(); ++i) {
       --lies.residents[0].movable;
       pass(100 * kMillisecond);
     }
-    REQUIRE(idle.account->ordered());
-    idle.Obey();
-    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+    obey(ticket);
   }
   SECTION("a session that lets go of enough each time has more time") {
-    REQUIRE(idle.Allocate(40 * kMiB));
-    idle.account->SetIdle(50 * kSecond);
-    lies.residents[0].session = 77;
-    lies.residents[0].movable = 60 * kMiB;
+    pretend();
     auto ticket = asks.account->AskToReturn(40 * kMiB);
     for (int i = 0; i < 4; ++i) {
       pass(4 * kSecond);
@@ -526,9 +524,7 @@ TEST_CASE("A process that lies about its memory delays others and nothing else")
       pass(100 * kMillisecond);
       if (i < 290) CHECK_FALSE(idle.account->ordered());
     }
-    REQUIRE(idle.account->ordered());
-    idle.Obey();
-    CHECK(StateOf(ticket) == RoomTicket::kGranted);
+    obey(ticket);
   }
   SECTION("a newcomer with more memory than the card, for ever") {
     // Another request of the same process is served meanwhile.

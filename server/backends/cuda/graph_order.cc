@@ -22,8 +22,6 @@ constexpr std::chrono::microseconds kPoll(10);
 
 }  // namespace
 
-CUresult GraphOrder::Place::Launched() { return std::exchange(order_, nullptr)->Note(entry_); }
-
 void GraphOrder::AddConditional() {
   const MutexLock counting(&counting_);
   if (conditional_graphs_++ > 0) return;
@@ -34,12 +32,7 @@ void GraphOrder::AddConditional() {
     // In this order: a submission that does not see `applies_` has ended, and is counted.
     while (state->entering.load() && Clock::now() < end) std::this_thread::yield();
     if (state->submitted.load() == state->completed.load()) continue;
-    Entries::iterator entry;
-    {
-      const MutexLock lock(&mutex_);
-      entry = entries_.insert(entries_.end(), {{nullptr, state->stream, false}});
-    }
-    Note(entry);
+    Note(Add({nullptr, state->stream, /*conditional=*/false}));
   }
 }
 
@@ -50,11 +43,7 @@ void GraphOrder::RemoveConditional() {
 
 absl::StatusOr<GraphOrder::Place> GraphOrder::Enter(CudaAddressSpace& space, const Launch& launch) {
   group_.Enter();
-  Place place(*this, {});
-  {
-    const MutexLock lock(&mutex_);
-    place.entry_ = entries_.insert(entries_.end(), {launch});
-  }
+  Place place(*this, Add(launch));
   for (bool waited = false;; waited = true) {
     Obstacle obstacle;
     {
@@ -95,6 +84,11 @@ CUresult GraphOrder::WaitInStream(Entries::iterator entry) {
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
+}
+
+GraphOrder::Entries::iterator GraphOrder::Add(const Launch& launch) {
+  const MutexLock lock(&mutex_);
+  return entries_.insert(entries_.end(), {launch});
 }
 
 void GraphOrder::Prune() {

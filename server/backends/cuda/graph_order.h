@@ -11,7 +11,8 @@
 // ends the context if another one is in flight, wherever its stream stands: after 1,300 to 14,000
 // launches with an event between any two, also with all of them in one stream, and also with 100 us
 // between them. In 87,000 launches that waited on the host no context ended, and none in 181,000 with
-// one graph, however often it is in flight (docs/architecture.md).
+// one graph, however often it is in flight. That is native; in the daemon contexts still end at times
+// (docs/architecture.md).
 //
 // A launch waits in the session's thread. While a stream waits for its client or for a word of memory,
 // the next graph's stream waits for the end of the graph instead: the writer may be the same thread.
@@ -65,7 +66,7 @@ class GraphOrder {
     // launch.
     CUresult Await() { return order_->WaitInStream(entry_); }
     // The driver has the launch.
-    CUresult Launched();
+    CUresult Launched() { return std::exchange(order_, nullptr)->Note(entry_); }
 
    private:
     friend GraphOrder;
@@ -95,6 +96,7 @@ class GraphOrder {
   enum class Obstacle { kNone, kInFlight, kNotLaunched };
   Obstacle Before(Entries::const_iterator entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   CUresult WaitInStream(Entries::iterator entry);
+  Entries::iterator Add(const Launch& launch);
   // Forgets graphs that have ended.
   void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Entries::iterator entry);
