@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -83,11 +84,17 @@ class DaemonProcess {
       _exit(127);
     }
   }
+  // A process that the last daemon had just spawned may hold that daemon's socket until its exec.
+  // So it counts which process listens.
   void AwaitSocket() {
     REQUIRE(Eventually([&] {
       const int fd = ConnectTo(socket());
-      if (fd >= 0) close(fd);
-      return fd >= 0;
+      if (fd < 0) return false;
+      ucred listener{};
+      socklen_t bytes = sizeof(listener);
+      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &bytes);
+      close(fd);
+      return listener.pid == pid;
     }));
   }
   void Kill() {
