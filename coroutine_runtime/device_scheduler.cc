@@ -12,6 +12,8 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/trace_reference.h"
+#include "coroutine_runtime/view_board.h"
+#include "coroutine_runtime/yield_allowance.h"
 #include "policy/partition_pool.h"
 #include "policy/status_macros.h"
 
@@ -25,6 +27,9 @@ constexpr size_t kMaxEnded = 256;
 constexpr std::chrono::microseconds kLookPeriod(5);
 constexpr int kMaxLooks = 20'000;
 constexpr int kLooksAtOnce = 100;
+
+// How often a process with work looks at the coroutines of others. Their work itself it sees at once.
+constexpr policy::Nanoseconds kLookAtOthers = 5 * policy::kMillisecond;
 
 // On devices that cannot preempt.
 constexpr policy::Nanoseconds kMaxParked = 10 * policy::kMillisecond;
@@ -96,6 +101,13 @@ std::unique_ptr<DeviceTurn> TurnOn(Device& device, const DeviceScheduler::Option
                                       [&device](bool keep) { device.KeepOrdinary(keep); });
 }
 
+std::unique_ptr<ViewBoard> ViewsOn(const DeviceTurn* turn,
+                                   const DeviceScheduler::Options& options) {
+  if (turn == nullptr) return nullptr;
+  return std::make_unique<ViewBoard>(options.page->devices[options.device_number].views,
+                                     *options.peers, options.device_number);
+}
+
 }  // namespace
 
 struct DeviceScheduler::Place {
@@ -114,8 +126,10 @@ struct DeviceScheduler::Entry {
   const AddressSpace* space = nullptr;
   policy::Grant grant;  // the one that was published last
   bool followed = false;
-  bool takes_turns = false;                     // as published
-  bool shares_device = false;                   // as published
+  bool takes_turns = false;    // as published
+  bool shares_device = false;  // as published
+  bool yields = false;         // as published: Assignment::yields_to_processes
+  YieldAllowance allowance;
   std::shared_ptr<const TraceReference> trace;  // as published
   SchedEntity::Assignment::Promise promise;     // as published
   uint64_t resizes = 0;
@@ -128,6 +142,7 @@ DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy>
       clock_(clock),
       options_(options),
       turn_(TurnOn(device, options, clock)),
+      other_views_(ViewsOn(turn_.get(), options)),
       board_(std::make_unique<SchedBoard>()),
       durations_(std::make_unique<DurationTable>(device.properties().sm_count)),
       policy_(std::move(policy)),
@@ -211,7 +226,8 @@ const DeviceScheduler::Place& DeviceScheduler::PlaceAt(int index) const {
   return *places_[there ? index : 0];
 }
 
-void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool followed) {
+void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool followed,
+                              bool yields) {
   const auto limits = [&](const policy::Limits& from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     SchedEntity::BoundLimits to;
     to.partition = PlaceAt(from.partition).partition;
@@ -234,6 +250,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   assignment.takes_turns = followed && policy_->TakesTurns(tenants_);
   assignment.turn_group = grant.turn_group;
   assignment.shares_device = followed && turn_ != nullptr && turn_->shared();
+  assignment.yields_to_processes = assignment.shares_device && yields;
   assignment.preempts = grant.urgent && device_.urgent() != nullptr;
   if (device_.urgent() == nullptr) assignment.max_parked = kMaxParked;
   assignment.budget = grant.budget;
@@ -260,6 +277,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   entry.trace = trace_;
   entry.takes_turns = assignment.takes_turns;
   entry.shares_device = assignment.shares_device;
+  entry.yields = assignment.yields_to_processes;
   entry.promise = assignment.promise;
   entry.entity->Publish(std::move(assignment));
   entry.grant = grant;
@@ -268,7 +286,8 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
 
 void DeviceScheduler::Decide() {
   std::vector<policy::CoroutineView> views;
-  int working = 0;  // a throttled coroutine has work
+  std::vector<policy::Nanoseconds> throttled;  // time in all before the present throttle
+  int working = 0;                             // a throttled coroutine has work
   for (const auto& entry : entries_) {
     const SchedEntityReport report = entry->entity->report();
     policy::CoroutineView& view = views.emplace_back();
@@ -291,6 +310,7 @@ void DeviceScheduler::Decide() {
     view.memory_bound = report.memory_bound;
     view.tokens = report.tokens;
     working += report.has_work;
+    throttled.push_back(report.throttled_by_window);
   }
   policy::Snapshot snapshot;
   snapshot.now = clock_.NowNanoseconds();
@@ -298,24 +318,39 @@ void DeviceScheduler::Decide() {
   snapshot.partitions = ranges_;
   snapshot.tenants = tenants_;
   snapshot.coroutines = views;
+  const bool shares = turn_ != nullptr && turn_->shared();
+  if (shares) snapshot.other_engines = other_views_->Others();
   policy::Decision decision = policy_->Decide(snapshot);
   decision.grants.resize(entries_.size());
   const bool takes_turns = policy_->TakesTurns(tenants_);
-  const bool shares = turn_ != nullptr && turn_->shared();
   const bool followed = takes_turns || shares || (policy_->Watches() && entries_.size() > 1);
-  if (shares) turn_->SetWeight(WeightOfWork(views));
+  if (shares) {
+    turn_->SetWeight(WeightOfWork(views));
+    other_views_->Publish(views, decision.grants);
+  }
   for (size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
     const policy::Grant& grant = decision.grants[i];
+    const bool others_first =
+        std::any_of(snapshot.other_engines.begin(), snapshot.other_engines.end(),
+                    [&](const policy::OtherEngineView& other) {
+                      return GoesFirst(other, views[i], grant.rank, grant.urgent);
+                    });
+    if (views[i].throttled_since != 0)
+      throttled[i] += std::max<policy::Nanoseconds>(0, snapshot.now - views[i].throttled_since);
+    const bool yields = entry.allowance.Look(snapshot.now, throttled[i]) && others_first;
     // Each decision gives a new budget, even if it is as large as the previous one.
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
         takes_turns == entry.takes_turns && shares == entry.shares_device &&
+        (shares && followed && yields) == entry.yields &&
         entry.promise == PromiseOf(entry.tenant) && grant.budget == policy::kForever) {
       continue;
     }
-    Publish(entry, grant, followed);
+    Publish(entry, grant, followed, yields);
   }
   ask_at_ = followed && working > 0 ? decision.ask_again_at : policy::kForever;
+  if (shares && policy_->Watches() && working > 0)
+    ask_at_ = std::min(ask_at_, snapshot.now + kLookAtOthers);
 }
 
 policy::Tenant DeviceScheduler::TenantOf(const std::string& name) const {
@@ -364,7 +399,7 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
           news == SchedEntity::News::kWork ? wake_.Wake() : wake_.WakeNow();
         });
     if (trace_ != nullptr) entry->entity->trace().Start();
-    Publish(*entry, {}, false);
+    Publish(*entry, {}, /*followed=*/false, /*yields=*/false);
     SchedEntity& entity = *entry->entity;
     gone_.Begin(tenant, clock_.NowNanoseconds());
     entries_.push_back(std::move(entry));

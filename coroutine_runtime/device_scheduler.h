@@ -8,6 +8,7 @@
 //     a budget runs out               the scheduler's thread, which a worker wakes
 //     work begins or ends             the same, soon after if that happens often (moderated_wake.h)
 //     the time that the policy named  the scheduler's thread
+//     while other processes use the device and a coroutine has work: the same, every 5 ms
 //
 // While no coroutine has work or is throttled, the thread sleeps without limit. Otherwise it sleeps
 // until the time that the policy named.
@@ -38,6 +39,7 @@ class DeviceTurn;
 class DurationTable;
 class GpuCoroutine;
 class Partition;
+class ViewBoard;
 struct SchedBoard;
 struct TraceReference;
 struct EnginePage;
@@ -143,7 +145,7 @@ class DeviceScheduler {
                               const std::vector<policy::Tenant>& tenants)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Publish(Entry& entry, const policy::Grant& grant, bool followed)
+  void Publish(Entry& entry, const policy::Grant& grant, bool followed, bool yields)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   policy::Tenant TenantOf(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Place& PlaceAt(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -159,7 +161,8 @@ class DeviceScheduler {
   Device& device_;
   const Clock& clock_;
   const Options options_;
-  const std::unique_ptr<DeviceTurn> turn_;  // null: no other process uses the device
+  const std::unique_ptr<DeviceTurn> turn_;        // null: no other process uses the device
+  const std::unique_ptr<ViewBoard> other_views_;  // null: as turn_
   const std::unique_ptr<SchedBoard> board_;
   const std::unique_ptr<DurationTable> durations_;
 

@@ -47,6 +47,13 @@ bool DeviceTurn::OthersBusy() const {
   });
 }
 
+bool DeviceTurn::OthersBusyBelow(int rank) const {
+  const uint64_t below = (uint64_t{1} << (8 * rank)) - 1;  // eight bits per rank, rank 0 lowest
+  return peers_.Any([this, below](uint64_t, const EnginePage& page) {
+    return (page.devices[device_].turn.busy.load(std::memory_order_relaxed) & below) != 0;
+  });
+}
+
 bool DeviceTurn::OthersUrgent() const {
   return peers_.Any([this](uint64_t, const EnginePage& page) {
     return page.devices[device_].turn.urgent.load(std::memory_order_relaxed) != 0;

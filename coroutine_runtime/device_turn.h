@@ -77,6 +77,8 @@ class DeviceTurn {
   void AddUrgent(int change) { own_.urgent.fetch_add(change, std::memory_order_relaxed); }
   // Whether other processes have work of any kind.
   bool OthersBusy() const;
+  // Whether other processes have work of a rank below `rank`.
+  bool OthersBusyBelow(int rank) const;
   // Whether other processes have work in their urgent groups.
   bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.

@@ -78,6 +78,19 @@ struct alignas(128) LoadWords {
   std::atomic<int64_t> placed_at{0};
 };
 
+// The words by which the policy of a process sees the coroutines of others (view_board.h). Relaxed: a
+// reader may see parts of two states, and takes no value for granted.
+struct alignas(128) ViewWords {
+  static constexpr size_t kMaxCoroutines = 16, kFigures = 24;
+  struct Coroutine {
+    std::atomic<uint64_t> id{0};  // 0: none
+    std::atomic<uint32_t> flags{0}, rank{0};
+    // In the order of view_board.cc.
+    std::array<std::atomic<int64_t>, kFigures> figures{};
+  };
+  std::array<Coroutine, kMaxCoroutines> coroutines;
+};
+
 // What a tenant uses in the process, for processes that keep one limit of the tenant together
 // (server/tenants/tenant_board.h). In bytes. Sequentially consistent: a process publishes what it takes
 // before it reads what others have.
@@ -94,6 +107,7 @@ struct alignas(4096) EnginePage {
     TurnWords turn;
     RoomWords room;
     LoadWords load;
+    ViewWords views;
   };
   static constexpr size_t kMaxTenants = 256;
   std::array<DeviceWords, kMaxDevices> devices;  // by their numbers

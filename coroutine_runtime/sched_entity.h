@@ -131,6 +131,9 @@ class alignas(64) SchedEntity {
     // Whether its ordinary work waits for the process's turn on the device (SchedBoard::turn).
     // Requires `followed`.
     bool shares_device = false;
+    // Whether it has its contended limits also while work of a lower rank in other processes is busy.
+    // Requires `shares_device`.
+    bool yields_to_processes = false;
     // Parked work beyond this time counts as work in flight. On a device that cannot preempt, nothing
     // stops it once its wait is over.
     Nanoseconds max_parked = policy::kForever;
@@ -212,7 +215,10 @@ class alignas(64) SchedEntity {
   }
   // The limits at present.
   const BoundLimits& Current() const {
-    return same_limits_ || !board_.BusyBelow(assignment_.rank) ? assignment_.idle : BesideOthers();
+    if (same_limits_) return assignment_.idle;
+    if (assignment_.yields_to_processes && board_.turn->OthersBusyBelow(assignment_.rank))
+      return assignment_.contended;
+    return board_.BusyBelow(assignment_.rank) ? BesideOthers() : assignment_.idle;
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }

@@ -61,18 +61,24 @@ bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order,
     return StopsOthers(snapshot.coroutines[i], order[i].urgent);
   };
   bool others = false;
+  const auto make_room_for = [&](const CoroutineView& other) {
+    if (other.has_work) {
+      others = true;
+      return;
+    }
+    const Nanoseconds absent_at = Plus(std::max(other.changed_at, other.opened_at), absent_after);
+    if (snapshot.now >= absent_at) return;
+    others = true;
+    *ask_again_at = std::min(*ask_again_at, absent_at);
+  };
   for (size_t i = 0; i < order.size(); ++i) {
     if (order[i].rank >= order[index].rank) continue;
     if (preempts(i) && !preempts(index)) continue;
-    const CoroutineView& other = snapshot.coroutines[i];
-    if (other.has_work) {
-      others = true;
-      continue;
-    }
-    const Nanoseconds absent_at = Plus(std::max(other.changed_at, other.opened_at), absent_after);
-    if (snapshot.now >= absent_at) continue;
-    others = true;
-    *ask_again_at = std::min(*ask_again_at, absent_at);
+    make_room_for(snapshot.coroutines[i]);
+  }
+  for (const OtherEngineView& other : snapshot.other_engines) {
+    if (GoesFirst(other, snapshot.coroutines[index], order[index].rank, order[index].urgent))
+      make_room_for(other.coroutine);
   }
   return others;
 }
@@ -85,6 +91,10 @@ void PauseLongBursts(const Snapshot& snapshot, const std::vector<Precedence>& or
   for (size_t i = 0; i < order.size(); ++i) {
     const CoroutineView& other = snapshot.coroutines[i];
     stops_others = stops_others || (other.has_work && !StopsOthers(other, order[i].urgent));
+  }
+  for (const OtherEngineView& other : snapshot.other_engines) {
+    stops_others =
+        stops_others || (other.coroutine.has_work && !StopsOthers(other.coroutine, other.urgent));
   }
   if (!stops_others) return;
   const auto limit = [&](Nanoseconds window) {

@@ -148,13 +148,15 @@ struct Precedence {
 
 // Whether coroutine `index` must make room: a coroutine of a lower rank has work, or it had work or
 // was opened within the last `absent_after`. A coroutine whose work stops that of coroutine `index`
-// in the hardware needs no room. Lowers `ask_again_at` to the time when the result changes
-// if nothing else happens. order[i] is for snapshot.coroutines[i].
+// in the hardware needs no room. One in another engine needs room only if the work of both preempts:
+// otherwise one stops the other, or they take turns. Lowers `ask_again_at` to the time when the result
+// changes if nothing else happens. order[i] is for snapshot.coroutines[i].
 bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at);
 
 // A burst of urgent work that lasts longer than kLongBurst pauses for kBurstPause, again and again,
-// if it stops the work of others. So the others progress beside urgent work that never ends. The
+// if it stops the work of others, in whichever engine. So the others progress beside urgent work that
+// never ends. The
 // window bounds the work that is still in flight when the pause begins.
 inline constexpr Nanoseconds kLongBurst = 100 * kMillisecond;
 inline constexpr Nanoseconds kBurstPause = 30 * kMillisecond;

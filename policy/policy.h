@@ -14,6 +14,8 @@
 //   - A coroutine that was throttled for longer than `max_throttle` may give one operation to the
 //     hardware in any case. So no policy can starve a program, or stop two programs for ever when
 //     one waits for the other.
+//   - The contended limits of work that preempts also hold while a coroutine of a lower rank in
+//     another engine has work that preempts (Snapshot::other_engines), for half of the time at most.
 //   - Coroutines of different turn groups (Grant::turn_group) never have work in the hardware at
 //     the same time. A coroutine waits until the work of other groups is complete, even after
 //     `max_throttle`. Urgent work that preempts and all other work are apart: neither waits for the
@@ -28,7 +30,7 @@
 //   - The policy is asked when a coroutine comes or goes, when its work begins or ends, when a
 //     setting changes, when a budget is used up, and at `ask_again_at`. While work begins and ends
 //     thousands of times a second, the policy is asked about that up to 0.5 ms later, and does not
-//     see each change.
+//     see each change. It is asked about changes in other engines up to 5 ms later.
 #pragma once
 
 #include <cstdint>
@@ -150,6 +152,17 @@ inline bool StopsOthers(const CoroutineView& coroutine, bool urgent) {
   return coroutine.always_preempts || (urgent && coroutine.preempts);
 }
 
+// A coroutine of another engine on the same device, as that engine published it some milliseconds ago
+// at most. That engine's policy, which is the same one, gives its grants. Ordinary work of several
+// engines never runs at the same time, because engines take turns. Work that preempts stops the
+// ordinary work of all engines.
+struct OtherEngineView {
+  CoroutineView coroutine;  // `tenant` has no name; `team` is 0
+  // Of its grant.
+  int rank = 0;
+  bool urgent = false;
+};
+
 struct Snapshot {
   Nanoseconds now = 0;
   DeviceShape device;
@@ -158,7 +171,18 @@ struct Snapshot {
   absl::Span<const SmRange> partitions;
   absl::Span<const Tenant> tenants;            // all configured tenants, with or without sessions
   absl::Span<const CoroutineView> coroutines;  // in the order in which they were opened
+  // In no order. They get no grants. Any of their values may be wrong, because another engine may be
+  // compromised; no time is below 0 or above kForever / 2.
+  absl::Span<const OtherEngineView> other_engines;
 };
+
+// Whether a coroutine of another engine restricts `coroutine`, whose grant has `rank` and `urgent`: both
+// preempt, and the other one has a lower rank.
+inline bool GoesFirst(const OtherEngineView& other, const CoroutineView& coroutine, int rank,
+                      bool urgent) {
+  return other.rank < rank && StopsOthers(other.coroutine, other.urgent) &&
+         StopsOthers(coroutine, urgent);
+}
 
 // The index of `range` in `partitions`; 0, the whole device, if it is not among them.
 inline int IndexOf(absl::Span<const SmRange> partitions, const SmRange& range) {

@@ -148,6 +148,7 @@ absl::StatusOr<std::unique_ptr<Policy>> LoadPolicy(const std::string& path, cons
   const PolicyInterface expected;
   if (found->version != expected.version || found->snapshot_bytes != expected.snapshot_bytes ||
       found->coroutine_bytes != expected.coroutine_bytes ||
+      found->other_engine_bytes != expected.other_engine_bytes ||
       found->tenant_bytes != expected.tenant_bytes || found->grant_bytes != expected.grant_bytes) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, " was built for another DetShare (its interface is version ", found->version,

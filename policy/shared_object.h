@@ -27,11 +27,12 @@ namespace detshare::policy {
 // The variable that the object exports. DETSHARE_POLICY fills it in.
 struct PolicyInterface {
   // Raised when the meaning of policy.h changes.
-  static constexpr uint32_t kVersion = 4;
+  static constexpr uint32_t kVersion = 5;
 
   uint32_t version = kVersion;
   uint32_t snapshot_bytes = sizeof(Snapshot);
   uint32_t coroutine_bytes = sizeof(CoroutineView);
+  uint32_t other_engine_bytes = sizeof(OtherEngineView);
   uint32_t tenant_bytes = sizeof(Tenant);
   uint32_t grant_bytes = sizeof(Grant);
   // Returns a policy, which the caller owns, or null with the reason in `error`.

@@ -14,10 +14,12 @@ constexpr double kNextRank = 4;  // the next rank begins at this multiple of a r
 
 std::vector<Precedence> OrderByClass(const Snapshot& snapshot) {
   std::vector<Nanoseconds> slos;
-  for (const CoroutineView& coroutine : snapshot.coroutines) {
-    if (coroutine.tenant->tenant_class != TenantClass::kLatency) continue;
+  const auto add_slo = [&](const CoroutineView& coroutine) {
+    if (coroutine.tenant->tenant_class != TenantClass::kLatency) return;
     if (coroutine.tenant->slo_latency > 0) slos.push_back(coroutine.tenant->slo_latency);
-  }
+  };
+  for (const CoroutineView& coroutine : snapshot.coroutines) add_slo(coroutine);
+  for (const OtherEngineView& other : snapshot.other_engines) add_slo(other.coroutine);
   std::sort(slos.begin(), slos.end());
   std::vector<Nanoseconds> firsts;  // the shortest SLO of each rank
   for (const Nanoseconds slo : slos) {

@@ -92,8 +92,10 @@ class TpotFirst final : public Policy {
       const int rank = RankOf(snapshot.now, coroutine, &decision.ask_again_at);
       order.push_back(
           {rank, rank < kRelaxed || (!ProducesTokens(coroutine) && IsLatency(coroutine))});
-      urgent = urgent || (rank == kUrgent && coroutine.has_work && !coroutine.tokens.prefill);
+      urgent = urgent || IsUrgentToken(rank, coroutine);
     }
+    for (const OtherEngineView& other : snapshot.other_engines)
+      urgent = urgent || IsUrgentToken(other.rank, other.coroutine);
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       const bool others_first =
           OthersFirst(snapshot, order, i, rules_.best_effort.absent_after, &decision.ask_again_at);
@@ -107,6 +109,10 @@ class TpotFirst final : public Policy {
  private:
   static bool IsLatency(const CoroutineView& coroutine) {
     return coroutine.tenant->tenant_class == TenantClass::kLatency;
+  }
+
+  static bool IsUrgentToken(int rank, const CoroutineView& coroutine) {
+    return rank == kUrgent && coroutine.has_work && !coroutine.tokens.prefill;
   }
 
   // Lowers `ask_again_at` to the time when the rank changes if nothing else happens.

@@ -6,6 +6,7 @@
 
 #include "coroutine_runtime/by_tenant.h"
 #include "policy/registry.h"
+#include "tests/coroutine_runtime/engine_peers.h"
 #include "tests/coroutine_runtime/scripted_policy.h"
 
 namespace detshare {
@@ -941,6 +942,119 @@ TEST_CASE_METHOD(Fixture, "An index past the last partition means the whole devi
     REQUIRE(scheduler->StateOf(1, &state));
     CHECK(state.sm_count == 16);
   }
+}
+
+// The schedulers of two processes on one device.
+struct ProcessesFixture {
+  struct Process {
+    std::unique_ptr<EnginePage> page = std::make_unique<EnginePage>();
+    EnginePeers peers;
+    FakeDevice device;
+    ScriptedPolicy* policy = nullptr;
+    std::vector<policy::OtherEngineView> others;  // in the latest snapshot
+    int rank = 0;                                 // of all sessions
+    policy::Limits contended;
+    std::unique_ptr<DeviceScheduler> scheduler;
+    std::unique_ptr<QueuePool> pool;
+  };
+  ManualClock clock;
+  Process processes[2];
+
+  ProcessesFixture() {
+    clock.Advance(policy::kSecond);
+    for (int i = 0; i < 2; ++i) {
+      Process& process = processes[i];
+      process.peers.own_id = static_cast<uint64_t>(i) + 1;
+      AddPeer(process.peers, static_cast<uint64_t>(2 - i), *processes[1 - i].page);
+      process.device.EnablePreemption(190 * kMicrosecond);
+      auto owned = std::make_unique<ScriptedPolicy>();
+      process.policy = owned.get();
+      process.policy->decide = [&process](const policy::Snapshot& snapshot,
+                                          policy::Decision* decision) {
+        process.others.assign(snapshot.other_engines.begin(), snapshot.other_engines.end());
+        for (policy::Grant& grant : decision->grants) {
+          grant.urgent = true;
+          grant.rank = process.rank;
+          grant.contended = process.contended;
+        }
+      };
+      DeviceScheduler::Options options;
+      options.own_thread = false;
+      options.page = process.page.get();
+      options.peers = &process.peers;
+      process.scheduler =
+          *DeviceScheduler::Create(process.device, std::move(owned), {}, clock, options);
+      process.pool = std::make_unique<QueuePool>(process.device);
+    }
+  }
+  // All work of the session ends.
+  static void End(ScheduledSession& session) {
+    session.Pause();
+    session.device.RunAll();
+    session.Pause();
+  }
+};
+
+TEST_CASE_METHOD(ProcessesFixture, "The policy sees the coroutines of other processes") {
+  Process &one = processes[0], &other = processes[1];
+  one.rank = 3;
+  ScheduledSession first(one.device, *one.pool, *one.scheduler, 1);
+  ScheduledSession second(other.device, *other.pool, *other.scheduler, 2);
+  REQUIRE(other.others.size() == 1);
+  CHECK(other.others[0].coroutine.id == 1);
+  CHECK(other.others[0].rank == 3);
+  CHECK(other.others[0].urgent);
+  CHECK_FALSE(other.others[0].coroutine.has_work);
+  // A process without work does not look. One with work looks every few milliseconds.
+  other.scheduler->AskIfDue();
+  first.Launch();
+  first.Pause();  // the work goes on, and the scheduler hears of it
+  CHECK(one.scheduler->AskIfDue());
+  clock.Advance(10 * kMillisecond);
+  CHECK_FALSE(other.scheduler->AskIfDue());
+  second.Launch();
+  second.Pause();
+  CHECK(other.scheduler->AskIfDue());
+  CHECK(other.others[0].coroutine.has_work);
+  End(first);
+  one.scheduler->AskIfDue();
+  clock.Advance(4 * kMillisecond);
+  CHECK_FALSE(other.scheduler->AskIfDue());
+  clock.Advance(2 * kMillisecond);
+  CHECK(other.scheduler->AskIfDue());
+  CHECK_FALSE(other.others[0].coroutine.has_work);
+  End(second);
+}
+
+TEST_CASE_METHOD(ProcessesFixture,
+                 "Preempting work yields to that of a lower rank elsewhere, half of the time") {
+  Process &one = processes[0], &other = processes[1];
+  other.rank = 3;
+  other.contended.window = 0;
+  other.contended.max_throttle = policy::kSecond;
+  ScheduledSession first(one.device, *one.pool, *one.scheduler, 1);
+  ScheduledSession second(other.device, *other.pool, *other.scheduler, 2);
+  first.Launch();
+  one.scheduler->AskIfDue();
+  CHECK_FALSE(second.TryLaunch());
+  // The first one's work ends, and begins again.
+  End(first);
+  CHECK(second.TryLaunch());
+  End(second);
+  first.Launch();
+  Nanoseconds yielded = 0;
+  constexpr Nanoseconds kStep = 2 * kMillisecond, kTime = 4 * policy::kSecond;
+  for (Nanoseconds time = 0; time < kTime; time += kStep) {
+    if (second.TryLaunch()) {
+      End(second);
+    } else {
+      yielded += kStep;
+    }
+    clock.Advance(kStep);
+    other.scheduler->AskIfDue();
+  }
+  CHECK(static_cast<double>(yielded) / kTime == Approx(0.5).margin(0.05));
+  End(first);
 }
 
 TEST_CASE_METHOD(Fixture, "The policy knows which sessions wait for each other's work") {

@@ -441,6 +441,26 @@ TEST_CASE_METHOD(BesideProcess,
   CHECK_FALSE(keeps);
 }
 
+TEST_CASE_METHOD(BesideProcess,
+                 "Work that yields has its contended limits beside lower ranks elsewhere") {
+  SchedEntity::Assignment assignment;
+  assignment.followed = assignment.shares_device = assignment.preempts = true;
+  assignment.rank = 2;
+  assignment.idle.window = 200;
+  assignment.contended.window = 100;
+  std::atomic<uint64_t>& busy = other.devices[0].turn.busy;
+  busy = SchedBoard::One(1);
+  entity->Publish(assignment);
+  entity->Update();
+  CHECK(entity->Current().window == 200);
+  assignment.yields_to_processes = true;
+  entity->Publish(assignment);
+  entity->Update();
+  CHECK(entity->Current().window == 100);
+  busy = SchedBoard::One(2) + SchedBoard::One(5);
+  CHECK(entity->Current().window == 200);
+}
+
 TEST_CASE_METHOD(Entity, "A session that is forgotten leaves nothing on the board") {
   SchedEntity::Assignment assignment = Assignment();
   assignment.idle.window = 100;

@@ -96,6 +96,38 @@ TEST_CASE("A coroutine counts as absent if it has had no work and was not opened
   CHECK_FALSE(OthersFirst(snapshot, {{0}, {1}}, 0, kSecond, &ask_again_at));
 }
 
+TEST_CASE("Work makes room for another engine's only if both preempt and the other goes first") {
+  Tenant tenant;
+  for (const bool preempts : {false, true}) {
+    for (const bool other_preempts : {false, true}) {
+      for (const int rank : {0, 1, 2}) {
+        std::vector<CoroutineView> views(1);
+        views[0].tenant = &tenant;
+        views[0].always_preempts = preempts;
+        std::vector<OtherEngineView> others(1);
+        others[0].coroutine.tenant = &tenant;
+        others[0].coroutine.has_work = true;
+        others[0].coroutine.preempts = other_preempts;
+        others[0].urgent = true;
+        others[0].rank = rank;
+        Snapshot snapshot;
+        snapshot.now = 10 * kSecond;
+        snapshot.coroutines = views;
+        snapshot.other_engines = others;
+        Nanoseconds ask_again_at = kForever;
+        const bool first = preempts && other_preempts && rank < 1;
+        CHECK(OthersFirst(snapshot, {{1}}, 0, kSecond, &ask_again_at) == first);
+        CHECK(ask_again_at == kForever);
+        // It counts as there for a while after its work.
+        others[0].coroutine.has_work = false;
+        others[0].coroutine.changed_at = snapshot.now;
+        CHECK(OthersFirst(snapshot, {{1}}, 0, kSecond, &ask_again_at) == first);
+        CHECK(ask_again_at == (first ? 11 * kSecond : kForever));
+      }
+    }
+  }
+}
+
 TEST_CASE("Work that is stopped in the hardware makes no room, and work that is not stopped does") {
   Tenant tenant;
   for (const bool urgent : {false, true}) {

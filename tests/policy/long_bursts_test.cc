@@ -54,6 +54,22 @@ TEST_CASE_METHOD(TwoPrograms, "An urgent burst does not pause where it stops nob
   CHECK(WindowAfter(kLongBurst) == kForever);
 }
 
+TEST_CASE_METHOD(TwoPrograms,
+                 "A long urgent burst pauses also while it stops another engine's work") {
+  views[1].has_work = false;
+  std::vector<OtherEngineView> others(1);
+  others[0].coroutine = views[1];
+  others[0].coroutine.has_work = true;
+  snapshot.other_engines = others;
+  CHECK(WindowAfter(0) == kLongBurstWindow);
+  CHECK(WindowAfter(kLongBurst) == 0);
+  // Urgent work there is not stopped.
+  others[0].urgent = true;
+  CHECK(WindowAfter(kLongBurst) == kForever);
+  others[0].urgent = others[0].coroutine.has_work = false;
+  CHECK(WindowAfter(kLongBurst) == kForever);
+}
+
 TEST_CASE_METHOD(TwoPrograms, "A burst that pauses pauses in the tail of other requests, too") {
   for (const Nanoseconds lasted : {Nanoseconds{0}, kLongBurst}) {
     snapshot.now = 7 * kSecond + lasted;

@@ -98,8 +98,8 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
   for (int round = 0; round < 20; ++round) {
     now = round == 19 ? kForever - 1 : now + 1 + noise.Below(10000000);
     std::vector<CoroutineView> coroutines(round == 0 ? 0 : noise.Below(24));
-    for (size_t i = 0; i < coroutines.size(); ++i) {
-      CoroutineView& view = coroutines[i];
+    std::vector<OtherEngineView> others(noise.Below(4));
+    const auto fill = [&](CoroutineView& view, size_t i) {
       view.id = i + 1 + noise.Below(2);
       view.tenant = &tenants[noise.Below(static_cast<int>(tenants.size()))];
       view.opened_at = noise.Time();
@@ -119,6 +119,17 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
       view.tokens.decode_work = noise.Time();
       view.tokens.prefill = noise.Below(2) == 0;
       view.tokens.prefill_since = noise.Time();
+    };
+    for (size_t i = 0; i < coroutines.size(); ++i) {
+      fill(coroutines[i], i);
+      coroutines[i].preempts = noise.Below(2) == 0;
+      coroutines[i].always_preempts = noise.Below(4) == 0;
+    }
+    for (OtherEngineView& other : others) {
+      fill(other.coroutine, 100);
+      other.coroutine.preempts = noise.Below(4) != 0;
+      other.rank = noise.Below(kRanks);
+      other.urgent = noise.Below(2) == 0;
     }
     Snapshot snapshot;
     snapshot.now = now;
@@ -126,6 +137,7 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
     snapshot.partitions = partitions;
     snapshot.tenants = tenants;
     snapshot.coroutines = coroutines;
+    snapshot.other_engines = others;
     decisions.push_back(policy->Decide(snapshot));
     const Decision& decision = decisions.back();
     REQUIRE(decision.grants.size() == coroutines.size());

@@ -296,6 +296,29 @@ TEST_CASE("Policy priority keeps the order of latency tenants that preempt") {
   CHECK(DecideOn(tenants, views).grants[1].contended.window == 30 * kMicrosecond);
 }
 
+TEST_CASE("Policy priority orders latency tenants of several engines by their SLOs") {
+  const std::vector<Tenant> tenants = {Classed("long", TenantClass::kLatency, kSecond)};
+  const Tenant other = Classed("", TenantClass::kLatency, 5 * kMillisecond);
+  std::vector<CoroutineView> views = Preempting(1);
+  views[0].tenant = &tenants[0];
+  std::vector<OtherEngineView> others(1);
+  others[0].coroutine = Preempting(1)[0];
+  others[0].coroutine.tenant = &other;
+  others[0].urgent = true;
+  Snapshot snapshot;
+  snapshot.device = {132, 8};
+  const std::vector<SmRange> partitions = {SmRange{}};
+  snapshot.partitions = partitions;
+  snapshot.tenants = tenants;
+  snapshot.coroutines = views;
+  const auto policy = *CreatePolicy("priority", {});
+  CHECK(policy->Decide(snapshot).grants[0].rank == 0);
+  snapshot.other_engines = others;
+  const Grant grant = policy->Decide(snapshot).grants[0];
+  CHECK(grant.rank == 1);
+  CHECK(grant.contended.window == 30 * kMicrosecond);
+}
+
 TEST_CASE("Policy priority lets tenants without a class go before batch on devices that preempt") {
   const Decision decision =
       DecideOn({Classed("latency", TenantClass::kLatency), Classed("unset", TenantClass::kUnset),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "policy/best_effort_limits.h"
 #include "policy/partition_pool.h"
 #include "policy/registry.h"
 #include "tests/policy/device_shapes.h"
@@ -16,6 +17,7 @@ constexpr Nanoseconds kNow = 100 * kSecond;
 struct Scene {
   std::vector<Tenant> tenants;
   std::vector<CoroutineView> views;
+  std::vector<OtherEngineView> others;
   std::vector<SmRange> partitions = {SmRange{}};
 
   Scene() {
@@ -64,6 +66,7 @@ struct Scene {
     snapshot.partitions = partitions;
     snapshot.tenants = tenants;
     snapshot.coroutines = views;
+    snapshot.other_engines = others;
     return (*CreatePolicy("tpot-first", options))->Decide(snapshot);
   }
   std::vector<int> Ranks() {
@@ -275,6 +278,25 @@ TEST_CASE("Policy tpot-first bounds a prefill that urgent work cannot stop") {
     scene.views[1].always_preempts = true;
   }
   CHECK(scene.Decide().grants == without.grants);
+}
+
+TEST_CASE("Policy tpot-first stops a prefill that urgent work of another engine cannot stop") {
+  Scene scene;
+  scene.Prefilling("prefill", 0);
+  scene.Preempt();
+  scene.views[0].always_preempts = true;
+  CHECK(scene.Decide().grants[0].contended.window == kForever);
+  Tenant tenant;
+  OtherEngineView& other = scene.others.emplace_back();
+  other.coroutine.tenant = &tenant;
+  other.coroutine.has_work = other.coroutine.preempts = other.urgent = true;
+  other.coroutine.tokens.tokens = 10;
+  CHECK(scene.Decide().grants[0].contended.window == 0);
+  other.rank = 1;
+  CHECK(scene.Decide().grants[0].contended.window == kMillisecond);
+  // The prefill stops it, and pauses for it if it takes long.
+  other.coroutine.preempts = false;
+  CHECK(scene.Decide().grants[0].contended.window == kLongBurstWindow);
 }
 
 TEST_CASE("Policy tpot-first lets decoding with slack go on beside a program that stops it") {

@@ -1,0 +1,37 @@
+// How long the work of a coroutine yields to that of other processes: for half of the time at most. So a
+// process that claims to have urgent work without end, because it is broken or hostile, halves the speed
+// of others, as such work in the hardware does.
+//
+// The code is pure: time is an argument. Threading: one thread.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "policy/policy.h"
+
+namespace detshare {
+
+class YieldAllowance {
+ public:
+  // A coroutine that did not yield for long may yield for twice this time at once.
+  static constexpr policy::Nanoseconds kMax = 100 * policy::kMillisecond;
+  // What it has before it yields again.
+  static constexpr policy::Nanoseconds kAgain = kMax / 2;
+
+  // Whether the coroutine yields until the next call. `throttled`: for how long it was throttled in all.
+  bool Look(policy::Nanoseconds now, policy::Nanoseconds throttled) {
+    const policy::Nanoseconds passed = now - std::exchange(looked_at_, now);
+    const policy::Nanoseconds spent = throttled - std::exchange(throttled_, throttled);
+    left_ = std::min(kMax, left_ + passed / 2 - spent);
+    if (left_ <= 0) yields_ = false;
+    if (left_ >= kAgain) yields_ = true;
+    return yields_;
+  }
+
+ private:
+  policy::Nanoseconds looked_at_ = 0, throttled_ = 0, left_ = kMax;
+  bool yields_ = true;
+};
+
+}  // namespace detshare
