@@ -100,14 +100,14 @@ struct TenantWords {
   std::array<std::atomic<uint64_t>, 64> memory{};  // by the numbers of the devices
 };
 
-// The words of a process.
+// The words of a process. Engines of several versions share a device while one version follows another. So
+// words never move or change their meaning; new ones come last, and an older process reads as zeroes there.
 struct alignas(4096) EnginePage {
   static constexpr size_t kMaxDevices = 64;
   struct DeviceWords {
     TurnWords turn;
     RoomWords room;
     LoadWords load;
-    ViewWords views;
   };
   static constexpr size_t kMaxTenants = 256;
   std::array<DeviceWords, kMaxDevices> devices;  // by their numbers
@@ -115,7 +115,11 @@ struct alignas(4096) EnginePage {
   // Bytes of host memory that hold evicted memory (host_store.h). Sequentially consistent: a process
   // publishes what it takes before it reads what others have.
   std::atomic<uint64_t> evicted{0};
+  // What engines of every version have ends here.
+  static constexpr size_t kLeastBytes = 262144;
+  alignas(4096) std::array<ViewWords, kMaxDevices> views;  // by the devices' numbers
 };
+static_assert(offsetof(EnginePage, views) == EnginePage::kLeastBytes);
 
 // The other processes. One thread adds and removes them.
 struct EnginePeers {

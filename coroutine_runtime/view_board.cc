@@ -141,7 +141,7 @@ absl::Span<const OtherEngineView> ViewBoard::Others() {
   others_.clear();
   tenants_.clear();
   peers_.ForEach([&](uint64_t, const EnginePage& page) {
-    for (const ViewWords::Coroutine& words : page.devices[device_].views.coroutines) {
+    for (const ViewWords::Coroutine& words : page.views[device_].coroutines) {
       const uint64_t id = words.id.load(std::memory_order_relaxed);
       if (id == 0) continue;
       others_.push_back(Read(words, &tenants_.emplace_back()));

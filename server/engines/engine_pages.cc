@@ -16,19 +16,31 @@ namespace detshare {
 namespace {
 
 constexpr size_t kBytes = sizeof(EnginePage);
+// No version has so large a page.
+constexpr size_t kMaxBytes = size_t{64} << 20;
 constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// The size of a sealed page; 0: it is none.
+size_t SizeOfSealed(int fd) {
+  struct stat found {};
+  if (fd < 0 || fstat(fd, &found) != 0 || (fcntl(fd, F_GET_SEALS) & kSeals) != kSeals) return 0;
+  const auto bytes = static_cast<size_t>(found.st_size);
+  return bytes >= EnginePage::kLeastBytes && bytes <= kMaxBytes ? bytes : 0;
+}
 
 absl::Status Failed(const char* call) {
   return absl::ResourceExhaustedError(absl::StrCat(call, ": ", ErrnoText(errno)));
 }
 
+// Replaces what is mapped there.
+bool MapZeroes(void* at, size_t bytes) {
+  return mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+              0) != MAP_FAILED;
+}
+
 }  // namespace
 
-bool IsSealedPage(int fd) {
-  struct stat found {};
-  return fd >= 0 && fstat(fd, &found) == 0 && found.st_size == static_cast<off_t>(kBytes) &&
-         (fcntl(fd, F_GET_SEALS) & kSeals) == kSeals;
-}
+bool IsSealedPage(int fd) { return SizeOfSealed(fd) != 0; }
 
 absl::StatusOr<std::unique_ptr<EnginePages>> EnginePages::Create() {
   std::unique_ptr<EnginePages> pages(new EnginePages);
@@ -66,7 +78,8 @@ absl::Status EnginePages::Add(pid_t pid, int page) {
       if (fd >= 0) close(fd);
     }
   } const closer{page};
-  if (pid <= 0 || !IsSealedPage(page))
+  const size_t bytes = std::min(SizeOfSealed(page), kBytes);
+  if (pid <= 0 || bytes == 0)
     return absl::InvalidArgumentError(absl::StrCat("process ", pid, " has no sealed page"));
   const auto id = static_cast<uint64_t>(pid);
   size_t place = EnginePeers::kMax;
@@ -80,8 +93,10 @@ absl::Status EnginePages::Add(pid_t pid, int page) {
   }
   if (place == EnginePeers::kMax)
     return absl::ResourceExhaustedError("too many engines share the devices");
-  // Workers may read the place meanwhile: they see the page before or this one.
-  if (mmap(PlaceOf(place), kBytes, PROT_READ, MAP_SHARED | MAP_FIXED, page, 0) == MAP_FAILED)
+  // Workers may read the place meanwhile: they see the page before or this one. Words that another
+  // version does not have are zeroes.
+  if (mmap(PlaceOf(place), bytes, PROT_READ, MAP_SHARED | MAP_FIXED, page, 0) == MAP_FAILED ||
+      (bytes < kBytes && !MapZeroes(static_cast<char*>(PlaceOf(place)) + bytes, kBytes - bytes)))
     return Failed("mmap");
   peers_.peers[place].id.store(id, std::memory_order_release);
   if (place >= peers_.used.load(std::memory_order_relaxed))
@@ -95,9 +110,7 @@ void EnginePages::Keep(const std::vector<pid_t>& pids) {
     const auto pid = static_cast<pid_t>(id.load(std::memory_order_relaxed));
     if (pid == 0 || std::find(pids.begin(), pids.end(), pid) != pids.end()) continue;
     id.store(0, std::memory_order_release);
-    // A page of zeroes in its place. If that fails, the page stays there, and nobody reads it.
-    mmap(PlaceOf(i), kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-         0);
+    MapZeroes(PlaceOf(i), kBytes);  // if that fails, the page stays there, and nobody reads it
   }
 }
 

@@ -18,7 +18,8 @@
 
 namespace detshare {
 
-// Whether the descriptor is a page that nobody can map for writing, or shorten.
+// Whether the descriptor is a page, of this version or another one, that nobody can map for writing, or
+// shorten.
 bool IsSealedPage(int fd);
 
 class EnginePages {

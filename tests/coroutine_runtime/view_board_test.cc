@@ -21,8 +21,8 @@ struct Boards {
   std::unique_ptr<EnginePage> pages[2] = {std::make_unique<EnginePage>(),
                                           std::make_unique<EnginePage>()};
   EnginePeers peers[2];
-  ViewBoard one{pages[0]->devices[3].views, peers[0], 3};
-  ViewBoard other{pages[1]->devices[3].views, peers[1], 3};
+  ViewBoard one{pages[0]->views[3], peers[0], 3};
+  ViewBoard other{pages[1]->views[3], peers[1], 3};
 
   Boards() {
     AddPeer(peers[0], 2, *pages[1]);
@@ -138,7 +138,7 @@ TEST_CASE_METHOD(Boards, "Of many coroutines a process shows those of low ranks 
 TEST_CASE_METHOD(Boards, "Whatever another process writes, its coroutines have possible values") {
   std::mt19937_64 random(1);
   for (int round = 0; round < 100; ++round) {
-    for (ViewWords::Coroutine& words : pages[0]->devices[3].views.coroutines) {
+    for (ViewWords::Coroutine& words : pages[0]->views[3].coroutines) {
       const auto word = [&] { return round == 0 ? ~uint64_t{0} : random() >> random() % 64; };
       words.id = word();
       words.flags = static_cast<uint32_t>(word());

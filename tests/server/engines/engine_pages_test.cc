@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 namespace detshare {
 namespace {
@@ -26,11 +27,35 @@ TEST_CASE("Another engine reads a page, and cannot change or shorten it") {
                  PROT_READ | PROT_WRITE) != 0);
 }
 
+TEST_CASE("Pages of other versions are read as far as they go, and zeroes after that") {
+  const auto pages = *EnginePages::Create();
+  // More than this version has, and less, in the same place.
+  for (const size_t bytes : {sizeof(EnginePage) + 4096, EnginePage::kLeastBytes}) {
+    const int page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const std::vector<char> ones(bytes, 1);
+    REQUIRE(write(page, ones.data(), bytes) == static_cast<ssize_t>(bytes));
+    REQUIRE(fcntl(page, F_ADD_SEALS,
+                  F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+    CHECK(IsSealedPage(page));
+    REQUIRE(pages->Add(5, page).ok());
+    const EnginePage& seen = *pages->peers().peers[0].page;
+    CHECK(seen.devices[63].turn.ticket == 0x0101010101010101);
+    CHECK(seen.evicted == 0x0101010101010101);
+    CHECK(seen.views[63].coroutines[15].id ==
+          (bytes > EnginePage::kLeastBytes ? 0x0101010101010101 : 0));
+  }
+}
+
 TEST_CASE("A page that others could change is refused") {
   const auto pages = *EnginePages::Create();
   const int open_page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   REQUIRE(ftruncate(open_page, sizeof(EnginePage)) == 0);
   CHECK(absl::IsInvalidArgument(pages->Add(5, dup(open_page))));
+  const int long_page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  REQUIRE(ftruncate(long_page, off_t{1} << 40) == 0);
+  REQUIRE(fcntl(long_page, F_ADD_SEALS,
+                F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+  CHECK(absl::IsInvalidArgument(pages->Add(5, long_page)));
   const int short_page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   REQUIRE(fcntl(short_page, F_ADD_SEALS,
                 F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
