@@ -104,8 +104,8 @@ std::unique_ptr<DeviceTurn> TurnOn(Device& device, const DeviceScheduler::Option
 std::unique_ptr<ViewBoard> ViewsOn(const DeviceTurn* turn,
                                    const DeviceScheduler::Options& options) {
   if (turn == nullptr) return nullptr;
-  return std::make_unique<ViewBoard>(options.page->views[options.device_number],
-                                     *options.peers, options.device_number);
+  return std::make_unique<ViewBoard>(options.page->views[options.device_number], *options.peers,
+                                     options.device_number);
 }
 
 }  // namespace
