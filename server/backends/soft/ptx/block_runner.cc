@@ -173,8 +173,9 @@ void BlockRunner::Impl::Start(uint64_t index, const std::vector<uint32_t>& sm_id
       std::fill_n(block.shared.get(), launch->shared_allocated, uint8_t{0});
     for (Warp& warp : block.warps) {
       warp.alive = warp.lanes;
-      warp.splits.fill(Split{});
-      warp.joins.fill(Join{});
+      // The rest of a split or join is set when it is taken.
+      for (Split& split : warp.splits) split.state = SplitState::kFree;
+      for (Join& join : warp.joins) join.used = false;
       warp.split_count = 0;
       warp.base.lanes = warp.lanes;
       warp.base.local_top = function.local_bytes;

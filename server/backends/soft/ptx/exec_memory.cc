@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "server/backends/soft/ptx/memory_access.h"
+#include "server/backends/soft/ptx/warp_addresses.h"
 
 namespace detshare::soft::ptx {
 namespace {
@@ -133,6 +134,21 @@ template <class E, uint32_t kParts>
   }
 }
 
+const AddressMath g_math = SelectAddressMath();
+
+// Elements that fill a register's lane.
+template <class E>
+constexpr bool kWhole = sizeof(typename E::Memory) == sizeof(typename E::LaneType);
+
+inline void LoadEach(const uint64_t* pointers, uint32_t* out) { g_math.load32(pointers, out); }
+inline void LoadEach(const uint64_t* pointers, uint64_t* out) { g_math.load64(pointers, out); }
+inline void StoreEach(const uint64_t* pointers, const uint32_t* values) {
+  g_math.store32(pointers, values);
+}
+inline void StoreEach(const uint64_t* pointers, const uint64_t* values) {
+  g_math.store64(pointers, values);
+}
+
 // The code after the check of an access does not depend on the kind of its address, so it is
 // compiled once for each element. `parts` registers of each lane are loaded or stored.
 
@@ -158,8 +174,8 @@ template <class E>
             c.Dst<typename E::LaneType>(registers[k])[i] = E::Widen(unit[k]);
         });
       }
-    } else if (mask == kFullMask) {
-      for (uint32_t i = 0; i < kLanes; ++i) E::Load(pointers[i], first, i);
+    } else if (mask == kFullMask && kWhole<E>) {
+      LoadEach(pointers, first);
     } else {
       ForEachLane(mask, [&](uint32_t i) { E::Load(pointers[i], first, i); });
     }
@@ -214,7 +230,11 @@ template <class E>
     return;
   }
   const auto* values = c.Src<typename E::LaneType>(registers[0]);
-  ForEachLane(mask, [&](uint32_t i) { E::Store(pointers[i], values, i); });
+  if (mask == kFullMask && kWhole<E>) {
+    StoreEach(pointers, values);
+  } else {
+    ForEachLane(mask, [&](uint32_t i) { E::Store(pointers[i], values, i); });
+  }
 }
 
 template <bool kStore, bool kVector, class E, Reach kReach, bool kAddress64>

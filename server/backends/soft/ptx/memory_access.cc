@@ -109,20 +109,21 @@ template <bool kAddress64>
 using Address = std::conditional_t<kAddress64, uint64_t, uint32_t>;  // 32-bit addresses wrap
 
 template <bool kAddress64>
-inline AddressBounds AddOffset(const Context& c, const Instr& in, uint32_t mask, uint64_t* out) {
+inline AddressBounds AddOffset(const Context& c, const Instr& in, uint32_t mask, uint64_t base,
+                               uint64_t* out) {
   const auto* a = c.Src<Address<kAddress64>>(in.a);
   const uint64_t offset = static_cast<uint64_t>(in.imm);
   if (mask == kFullMask) {
     if constexpr (kAddress64) {
-      return g_math.add64(a, offset, out);
+      return g_math.add64(a, offset, base, out);
     } else {
-      return g_math.add32(a, offset, out);
+      return g_math.add32(a, offset, base, out);
     }
   }
   AddressBounds bounds;
   ForEachLane(mask, [&](uint32_t i) {
     const uint64_t address = static_cast<Address<kAddress64>>(a[i] + offset);
-    out[i] = address;
+    out[i] = address + base;
     bounds.low = std::min(bounds.low, address);
     bounds.high = std::max(bounds.high, address);
     bounds.bits |= address;
@@ -171,7 +172,7 @@ inline std::optional<uint64_t> BaseOf(Context& c, const AddressBounds& bounds, u
 inline void CountGlobal(const Context& c, const AddressBounds& bounds, uint32_t mask,
                         uint64_t bytes, uint64_t align, bool write) {
   const auto [low, high, bits] = bounds;
-  const uint64_t lanes = LaneCount(mask);
+  const uint64_t lanes = mask == kFullMask ? kLanes : LaneCount(mask);
   (write ? c.counters->global_bytes_written : c.counters->global_bytes_read) += lanes * bytes;
   uint64_t sectors = lanes * ((bytes + 31) / 32);
   if (high < kSharedWindow && (bits & (align - 1)) == 0 && high >= low)
@@ -184,13 +185,18 @@ inline void CountGlobal(const Context& c, const AddressBounds& bounds, uint32_t 
 template <Reach kReach, bool kAddress64>
 bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes, uint64_t align,
               bool write, uint64_t* pointers) {
-  const AddressBounds bounds = AddOffset<kAddress64>(c, in, mask, pointers);
+  // The base of most accesses.
+  const uint64_t usual = kReach == Reach::kShared ? reinterpret_cast<uint64_t>(c.shared) : 0;
+  const AddressBounds bounds = AddOffset<kAddress64>(c, in, mask, usual, pointers);
   if constexpr (IsGlobal(kReach)) CountGlobal(c, bounds, mask, bytes, align, write);
   const std::optional<uint64_t> base = BaseOf<kReach>(c, bounds, bytes, align, write);
-  if (!base) return SlowPointers(c, in, mask, kReach, bytes, align, write, pointers);
-  if constexpr (kReach != Reach::kGlobal) {
-    const uint64_t stride = kReach == Reach::kLocal ? c.stack_bytes : 0;
-    for (uint32_t i = 0; i < kLanes; ++i) pointers[i] += *base + i * stride;
+  if (!base) {
+    ForEachLane(mask, [&](uint32_t i) { pointers[i] -= usual; });
+    return SlowPointers(c, in, mask, kReach, bytes, align, write, pointers);
+  }
+  const uint64_t stride = kReach == Reach::kLocal ? c.stack_bytes : 0;
+  if (*base != usual || stride != 0) {
+    for (uint32_t i = 0; i < kLanes; ++i) pointers[i] += *base - usual + i * stride;
   }
   return true;
 }

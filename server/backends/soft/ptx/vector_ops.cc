@@ -42,6 +42,7 @@ std::vector<const MatrixMath*> AllMatrixMath() {
 }
 
 const AddressMath& SelectAddressMath() {
+  if (HasAvx512()) return avx512::kAddressMath;
   return HasAvx2() ? avx2::kAddressMath : base::kAddressMath;
 }
 

@@ -1,5 +1,5 @@
-// The addresses of a warp's lanes. The code is compiled twice, for any x86-64 CPU and for CPUs with
-// AVX2 (vector_lanes.h).
+// The addresses of a warp's lanes, and accesses there. The code is compiled for any x86-64 CPU, and for
+// CPUs with AVX2 and with AVX-512 (vector_lanes.h).
 #pragma once
 
 #include "server/backends/soft/ptx/instr.h"
@@ -22,14 +22,25 @@ struct AddressBounds {
 struct AddressMath {
   AddressPattern (*pattern32)(const uint32_t* addresses, uint64_t step);
   AddressPattern (*pattern64)(const uint64_t* addresses, uint64_t step);
-  // Sets out[lane] to the lane's address plus `offset`. Returns the bounds of these sums.
-  AddressBounds (*add32)(const uint32_t* addresses, uint64_t offset, uint64_t* out);
-  AddressBounds (*add64)(const uint64_t* addresses, uint64_t offset, uint64_t* out);
+  // Adds `offset` to each lane's address, and returns the bounds of these sums. Sets out[lane] to the
+  // lane's sum plus `base`.
+  AddressBounds (*add32)(const uint32_t* addresses, uint64_t offset, uint64_t base, uint64_t* out);
+  AddressBounds (*add64)(const uint64_t* addresses, uint64_t offset, uint64_t base, uint64_t* out);
+  // Access an element at the pointer of each lane, lowest lane first. Blocks of threads are often 8 or 16
+  // wide, so eight lanes with one address, or with consecutive ones, are accessed at once. Each pointer is
+  // aligned to the element.
+  void (*load32)(const uint64_t* pointers, uint32_t* out);
+  void (*load64)(const uint64_t* pointers, uint64_t* out);
+  void (*store32)(const uint64_t* pointers, const uint32_t* values);
+  void (*store64)(const uint64_t* pointers, const uint64_t* values);
 };
 
 // The code for this machine's CPU.
 const AddressMath& SelectAddressMath();
 
+namespace avx512 {
+extern const AddressMath kAddressMath;
+}
 namespace avx2 {
 extern const AddressMath kAddressMath;
 }
