@@ -326,6 +326,7 @@ void DeviceScheduler::Decide() {
   const bool followed = takes_turns || shares || (policy_->Watches() && entries_.size() > 1);
   if (shares) {
     turn_->SetWeight(WeightOfWork(views));
+    turn_->SetLength(policy_->EngineTurn());
     other_views_->Publish(views, decision.grants);
   }
   for (size_t i = 0; i < entries_.size(); ++i) {

@@ -13,8 +13,9 @@ using policy::Nanoseconds;
 constexpr Nanoseconds kAhead = policy::kSecond;
 // A process that draws a ticket for so long is dead or hostile.
 constexpr Nanoseconds kLongestDraw = 10 * policy::kMillisecond;
-// Bounds of a turn's length.
-constexpr Nanoseconds kShortest = DeviceTurn::kLength / 8, kLongest = DeviceTurn::kLength * 8;
+// A turn has at least one part of these of its usual length, whatever the weights, and at most as many
+// times its length.
+constexpr Nanoseconds kParts = 8;
 // While nobody waits, a turn that is over goes on. This is how often the line is looked at, then and
 // during a turn.
 constexpr Nanoseconds kLookAgain = 100 * policy::kMicrosecond;
@@ -37,6 +38,11 @@ bool DeviceTurn::shared() const {
 void DeviceTurn::SetWeight(double weight) {
   own_.weight.store(static_cast<uint32_t>(std::clamp(weight * 1000, 1.0, 1e9)),
                     std::memory_order_relaxed);
+}
+
+void DeviceTurn::SetLength(Nanoseconds length) {
+  length_.store(length == 0 ? kLength : std::clamp(length, kMinLength, kMaxLength),
+                std::memory_order_relaxed);
 }
 
 bool DeviceTurn::OthersBusy() const {
@@ -150,14 +156,16 @@ bool DeviceTurn::MayTake(Nanoseconds now, const Line& line) {
 Nanoseconds DeviceTurn::Length(const Line& line) const {
   const double own = own_.weight.load(std::memory_order_relaxed);
   const double part = own * (line.count + 1) / (line.weights + own);
-  const Nanoseconds usual = line.early() ? kOfEarly * line.longest : kLength;
-  return std::clamp(static_cast<Nanoseconds>(static_cast<double>(usual) * part), kShortest,
-                    kLongest);
+  const Nanoseconds usual = Early(line) ? kOfEarly * line.longest : length();
+  return std::clamp(static_cast<Nanoseconds>(static_cast<double>(usual) * part), Shortest(),
+                    std::min(kParts * length(), kMaxLength));
 }
+
+Nanoseconds DeviceTurn::Shortest() const { return length() / kParts; }
 
 void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
   const Nanoseconds length = Length(line);
-  const Nanoseconds paid = std::min(debt_, length - kShortest);
+  const Nanoseconds paid = std::clamp<Nanoseconds>(length - Shortest(), 0, debt_);
   began_ = now;
   debt_ -= paid;
   until_.store(now + length - paid, std::memory_order_relaxed);
@@ -210,7 +218,7 @@ void DeviceTurn::LookAround(Nanoseconds now) {
       std::exchange(keeping_, keep) != keep) {
     keep_(keep);
   }
-  if (line.early()) {
+  if (Early(line)) {
     const Nanoseconds until = began_ + Length(line);
     if (until < until_.load(std::memory_order_relaxed))
       until_.store(until, std::memory_order_relaxed);
@@ -233,7 +241,7 @@ void DeviceTurn::Overrun(Nanoseconds now) {
 }
 
 void DeviceTurn::AddDebt(Nanoseconds time) {
-  debt_ = std::clamp<Nanoseconds>(debt_ + time, 0, kLongest);
+  debt_ = std::clamp<Nanoseconds>(debt_ + time, 0, kMaxLength);
 }
 
 void DeviceTurn::StopKeeping() {
@@ -255,7 +263,7 @@ void DeviceTurn::Release() {
     const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
     const Nanoseconds now = clock_.NowNanoseconds();
     if (over_at != 0) AddDebt(now - over_at);
-    const Nanoseconds took = std::clamp<Nanoseconds>(now - began_, policy::kMicrosecond, kLength);
+    const Nanoseconds took = std::clamp<Nanoseconds>(now - began_, policy::kMicrosecond, length());
     own_.early.store(over_at != 0 ? 0 : static_cast<uint32_t>(took / policy::kMicrosecond),
                      std::memory_order_relaxed);
     StopKeeping();

@@ -46,8 +46,11 @@ namespace detshare {
 
 class DeviceTurn {
  public:
-  // A turn between processes of equal weight.
+  // A turn between processes of equal weight, unless SetLength() gives another one.
   static constexpr policy::Nanoseconds kLength = 20 * policy::kMillisecond;
+  // Bounds of what SetLength() can give: longer than the work in flight, and the longest turn of all.
+  static constexpr policy::Nanoseconds kMinLength = 5 * policy::kMillisecond,
+                                       kMaxLength = 160 * policy::kMillisecond;
   // The work in flight of one session. So a turn ends soon after it is over.
   static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
   // How long work may take beyond the end of its turn before it overruns. Work that overran before
@@ -71,6 +74,10 @@ class DeviceTurn {
   bool shared() const;
   // Of the tenants that want the device. Above 0.
   void SetWeight(double weight);
+  // The length of this process's turns beside processes of equal weight; 0: kLength. Holds from the next
+  // turn on.
+  void SetLength(policy::Nanoseconds length);
+  policy::Nanoseconds length() const { return length_.load(std::memory_order_relaxed); }
   // Ranks with work are added or removed, as in SchedBoard::busy.
   void AddBusy(uint64_t change) { own_.busy.fetch_add(change, std::memory_order_relaxed); }
   // Coroutines with work in the urgent group are added or removed, as in SchedBoard::urgent.
@@ -138,8 +145,6 @@ class DeviceTurn {
     double weights = 0;     // of them
     int count = 0;
     policy::Nanoseconds longest = 0;  // of their latest turns; kForever: one was not given up early
-    // Whether a turn beside them is shorter than usual.
-    bool early() const { return count != 0 && longest < kLength / kOfEarly; }
   };
   Line Look(policy::Nanoseconds now) const;
   // Counts a member, if the process has the turn.
@@ -148,8 +153,13 @@ class DeviceTurn {
   // overruns. Otherwise it lets a waiting member in.
   bool Take(bool inside);
   bool MayTake(policy::Nanoseconds now, const Line& line);
+  // Whether a turn beside the others in line is shorter than usual.
+  bool Early(const Line& line) const {
+    return line.count != 0 && line.longest < length() / kOfEarly;
+  }
   // How long a turn of this process may take beside the others in line.
   policy::Nanoseconds Length(const Line& line) const;
+  policy::Nanoseconds Shortest() const;
   void Begin(policy::Nanoseconds now, const Line& line, bool inside);
   // Whether members that are inside may submit more.
   bool Goes();
@@ -176,6 +186,8 @@ class DeviceTurn {
   std::atomic<uint64_t> state_{0};
   // Members. Relaxed: checked again by the one who has `deciding_`.
   std::atomic<uint32_t> waiting_{0};
+  // Relaxed: read late, a turn has the length before.
+  std::atomic<policy::Nanoseconds> length_{kLength};
   // When the turn is over; relaxed: read late, the turn is a little longer.
   std::atomic<policy::Nanoseconds> until_{0};
   // Held for a moment by the thread that takes or gives up the turn. Acquire and release: publishes

@@ -281,6 +281,9 @@ class Policy {
   // Whether decisions name turn groups other than 0 while these tenants are configured. If so, the
   // scheduler follows all coroutines, whatever Watches() returns.
   virtual bool TakesTurns(absl::Span<const Tenant> tenants) const { return false; }
+  // How long a turn of ordinary work lasts between engines of equal weight, within the bounds of the
+  // device; 0: as long as the device likes.
+  virtual Nanoseconds EngineTurn() const { return 0; }
   // The partitions that the policy wants to use, beside those that every device keeps. Making a
   // partition drains the device. So partitions are made when the daemon starts, and when the policy
   // or a tenant changes.

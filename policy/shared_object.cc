@@ -99,6 +99,7 @@ class Loaded final : public Policy {
   bool TakesTurns(absl::Span<const Tenant> tenants) const override {
     return policy_->TakesTurns(tenants);
   }
+  Nanoseconds EngineTurn() const override { return policy_->EngineTurn(); }
   std::vector<SmRange> Partitions(const DeviceShape& device,
                                   absl::Span<const Tenant> tenants) const override {
     return policy_->Partitions(device, tenants);

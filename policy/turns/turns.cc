@@ -32,6 +32,7 @@ class Turns final : public Policy {
  public:
   Turns(std::unique_ptr<Policy> policy, Nanoseconds slice, bool all)
       : policy_(std::move(policy)),
+        slice_(slice),
         window_(WindowOf(slice)),
         all_(all),
         order_{TurnOrder(slice), TurnOrder(slice)} {}
@@ -47,6 +48,7 @@ class Turns final : public Policy {
     return all_ || std::any_of(tenants.begin(), tenants.end(),
                                [](const Tenant& tenant) { return tenant.exclusive; });
   }
+  Nanoseconds EngineTurn() const override { return all_ ? slice_ : policy_->EngineTurn(); }
   std::vector<SmRange> Partitions(const DeviceShape& device,
                                   absl::Span<const Tenant> tenants) const override {
     return policy_->Partitions(device, tenants);
@@ -186,7 +188,7 @@ class Turns final : public Policy {
   }
 
   const std::unique_ptr<Policy> policy_;
-  const Nanoseconds window_;
+  const Nanoseconds slice_, window_;
   const bool all_;
   std::array<TurnOrder, 2> order_;  // of ordinary work, and of urgent work that preempts
   std::set<CoroutineId> urgent_;    // coroutines that the latest decision made urgent

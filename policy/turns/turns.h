@@ -25,7 +25,8 @@ inline constexpr Nanoseconds kTurnSlice = 10 * kMillisecond;
 // `policy` decides within the turns.
 std::unique_ptr<Policy> WithExclusiveTurns(std::unique_ptr<Policy> policy,
                                            Nanoseconds slice = kTurnSlice);
-// Every coroutine is a unit. The coroutines of a tenant share its turns.
+// Every coroutine is a unit. The coroutines of a tenant share its turns. Engines also take turns of
+// `slice` (Policy::EngineTurn).
 std::unique_ptr<Policy> WithTurnsForAll(std::unique_ptr<Policy> policy, Nanoseconds slice);
 
 }  // namespace detshare::policy

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "coroutine_runtime/by_tenant.h"
+#include "coroutine_runtime/device_turn.h"
 #include "policy/registry.h"
 #include "tests/coroutine_runtime/engine_peers.h"
 #include "tests/coroutine_runtime/scripted_policy.h"
@@ -994,6 +995,16 @@ struct ProcessesFixture {
     session.Pause();
   }
 };
+
+TEST_CASE_METHOD(ProcessesFixture, "The policy gives the length of turns between processes") {
+  Process& one = processes[0];
+  one.policy->engine_turn = 30 * kMillisecond;
+  ScheduledSession first(one.device, *one.pool, *one.scheduler, 1);
+  CHECK(one.scheduler->turn()->length() == 30 * kMillisecond);
+  one.policy->engine_turn = 0;
+  ScheduledSession second(one.device, *one.pool, *one.scheduler, 2);
+  CHECK(one.scheduler->turn()->length() == DeviceTurn::kLength);
+}
 
 TEST_CASE_METHOD(ProcessesFixture, "The policy sees the coroutines of other processes") {
   Process &one = processes[0], &other = processes[1];

@@ -80,6 +80,31 @@ TEST_CASE_METHOD(TurnFixture,
   CHECK(b.Enter());
 }
 
+TEST_CASE_METHOD(TurnFixture, "A turn lasts as long as the policy says, within bounds") {
+  DeviceTurn& turn = *processes.all[0].turn;
+  for (const policy::Nanoseconds length : {10 * kMillisecond, 100 * kMillisecond}) {
+    turn.SetLength(length);
+    REQUIRE(a.Enter());
+    CHECK_FALSE(b.Enter());
+    clock.Advance(length - kMicrosecond);
+    CHECK(a.Enter());
+    clock.Advance(kMicrosecond);
+    CHECK_FALSE(a.Enter());
+    a.Leave();
+    REQUIRE(b.Enter());
+    b.Leave();
+    processes.WordsOf(1).early = 0;  // as if it had a whole turn
+  }
+  turn.SetLength(1);
+  CHECK(turn.length() == DeviceTurn::kMinLength);
+  turn.SetLength(policy::kForever);
+  CHECK(turn.length() == DeviceTurn::kMaxLength);
+  turn.SetLength(0);
+  CHECK(turn.length() == DeviceTurn::kLength);
+  // A process whose words nobody sees for this time counts as dead.
+  CHECK(DeviceTurn::kMaxLength + DeviceTurn::kGrace < DeviceTurn::kOvertakeTimeout);
+}
+
 TEST_CASE_METHOD(TurnFixture, "Tickets of the same time are in one order for all") {
   REQUIRE(c.Enter());
   CHECK_FALSE(b.Enter());

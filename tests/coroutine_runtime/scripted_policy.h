@@ -19,6 +19,7 @@ class ScriptedPolicy final : public policy::Policy {
  public:
   bool Watches() const override { return watches; }
   bool TakesTurns(absl::Span<const policy::Tenant>) const override { return takes_turns; }
+  policy::Nanoseconds EngineTurn() const override { return engine_turn; }
   std::vector<policy::SmRange> Partitions(const policy::DeviceShape&,
                                           absl::Span<const policy::Tenant>) const override {
     return ranges;
@@ -35,6 +36,7 @@ class ScriptedPolicy final : public policy::Policy {
 
   bool watches = true;
   bool takes_turns = false;
+  policy::Nanoseconds engine_turn = 0;
   std::vector<policy::SmRange> ranges;
   std::function<void(const policy::Snapshot&, policy::Decision*)> decide;
   int asked = 0;

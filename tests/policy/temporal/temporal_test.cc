@@ -27,6 +27,11 @@ Tenant Weighted(std::string name, double weight) {
 
 const std::vector<Nanoseconds> kShort(1000, 20 * kMicrosecond);
 
+TEST_CASE("Under policy temporal engines take turns of the same slice") {
+  CHECK((*CreatePolicy("temporal", {{{"slice", "30ms"}}}))->EngineTurn() == 30 * kMillisecond);
+  CHECK((*CreatePolicy("priority", {}))->EngineTurn() == 0);
+}
+
 TEST_CASE("Policy temporal gives every coroutine with work the same device time") {
   VirtualDevice device({132, 8}, *CreatePolicy("temporal", {}));
   for (const char* name : {"a", "b", "c"}) device.Open(Named(name), Steady(kShort));
