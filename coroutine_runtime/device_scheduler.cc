@@ -286,8 +286,8 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
 
 void DeviceScheduler::Decide() {
   std::vector<policy::CoroutineView> views;
-  std::vector<policy::Nanoseconds> throttled;  // time in all before the present throttle
-  int working = 0;                             // a throttled coroutine has work
+  std::vector<policy::Nanoseconds> yielded;  // time in all
+  int working = 0;                           // a throttled coroutine has work
   for (const auto& entry : entries_) {
     const SchedEntityReport report = entry->entity->report();
     policy::CoroutineView& view = views.emplace_back();
@@ -310,7 +310,7 @@ void DeviceScheduler::Decide() {
     view.memory_bound = report.memory_bound;
     view.tokens = report.tokens;
     working += report.has_work;
-    throttled.push_back(report.throttled_by_window);
+    yielded.push_back(report.yielded);
   }
   policy::Snapshot snapshot;
   snapshot.now = clock_.NowNanoseconds();
@@ -337,9 +337,7 @@ void DeviceScheduler::Decide() {
                     [&](const policy::OtherEngineView& other) {
                       return GoesFirst(other, views[i], grant.rank, grant.urgent);
                     });
-    if (views[i].throttled_since != 0)
-      throttled[i] += std::max<policy::Nanoseconds>(0, snapshot.now - views[i].throttled_since);
-    const bool yields = entry.allowance.Look(snapshot.now, throttled[i]) && others_first;
+    const bool yields = entry.allowance.Look(snapshot.now, yielded[i]) && others_first;
     // Each decision gives a new budget, even if it is as large as the previous one.
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
         takes_turns == entry.takes_turns && shares == entry.shares_device &&

@@ -53,10 +53,10 @@ bool DeviceTurn::OthersBusy() const {
   });
 }
 
-bool DeviceTurn::OthersBusyBelow(int rank) const {
+bool DeviceTurn::OthersPreemptBelow(int rank) const {
   const uint64_t below = (uint64_t{1} << (8 * rank)) - 1;  // eight bits per rank, rank 0 lowest
   return peers_.Any([this, below](uint64_t, const EnginePage& page) {
-    return (page.devices[device_].turn.busy.load(std::memory_order_relaxed) & below) != 0;
+    return (page.devices[device_].turn.preempting.load(std::memory_order_relaxed) & below) != 0;
   });
 }
 
@@ -146,7 +146,7 @@ bool DeviceTurn::MayTake(Nanoseconds now, const Line& line) {
     return false;
   }
   const Nanoseconds timeout =
-      line.first == overtaken_ && line.ahead == 1 ? kLength : kOvertakeTimeout * line.ahead;
+      line.first == overtaken_ && line.ahead == 1 ? length() : kOvertakeTimeout * line.ahead;
   if (now - ahead_since_ < timeout) return false;
   overtaking_ = true;
   overtaken_ = line.first;
@@ -158,10 +158,10 @@ Nanoseconds DeviceTurn::Length(const Line& line) const {
   const double part = own * (line.count + 1) / (line.weights + own);
   const Nanoseconds usual = Early(line) ? kOfEarly * line.longest : length();
   return std::clamp(static_cast<Nanoseconds>(static_cast<double>(usual) * part), Shortest(),
-                    std::min(kParts * length(), kMaxLength));
+                    std::min(kParts * length(), kLongest));
 }
 
-Nanoseconds DeviceTurn::Shortest() const { return length() / kParts; }
+Nanoseconds DeviceTurn::Shortest() const { return std::max(length() / kParts, kWindow); }
 
 void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
   const Nanoseconds length = Length(line);
@@ -241,7 +241,7 @@ void DeviceTurn::Overrun(Nanoseconds now) {
 }
 
 void DeviceTurn::AddDebt(Nanoseconds time) {
-  debt_ = std::clamp<Nanoseconds>(debt_ + time, 0, kMaxLength);
+  debt_ = std::clamp<Nanoseconds>(debt_ + time, 0, kLongest);
 }
 
 void DeviceTurn::StopKeeping() {

@@ -48,16 +48,19 @@ class DeviceTurn {
  public:
   // A turn between processes of equal weight, unless SetLength() gives another one.
   static constexpr policy::Nanoseconds kLength = 20 * policy::kMillisecond;
-  // Bounds of what SetLength() can give: longer than the work in flight, and the longest turn of all.
+  // Bounds of what SetLength() can give. A turn is longer than the work in flight, and so short that
+  // weights have their effect below kLongest.
   static constexpr policy::Nanoseconds kMinLength = 5 * policy::kMillisecond,
-                                       kMaxLength = 160 * policy::kMillisecond;
+                                       kMaxLength = 80 * policy::kMillisecond;
+  // No turn is longer, whatever the weights.
+  static constexpr policy::Nanoseconds kLongest = 160 * policy::kMillisecond;
   // The work in flight of one session. So a turn ends soon after it is over.
   static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
   // How long work may take beyond the end of its turn before it overruns. Work that overran before
   // overruns at once.
   static constexpr policy::Nanoseconds kGrace = 20 * policy::kMillisecond;
-  // Longer than any turn with its grace. A process overtakes the same one again after kLength, so both
-  // get half of the device.
+  // Longer than any turn with its grace. A process overtakes the same one again after a turn's length, so
+  // both get half of the device.
   static constexpr policy::Nanoseconds kOvertakeTimeout = 250 * policy::kMillisecond;
   // A turn takes this many times as long as those of processes that give theirs up early.
   static constexpr policy::Nanoseconds kOfEarly = 2;
@@ -80,12 +83,16 @@ class DeviceTurn {
   policy::Nanoseconds length() const { return length_.load(std::memory_order_relaxed); }
   // Ranks with work are added or removed, as in SchedBoard::busy.
   void AddBusy(uint64_t change) { own_.busy.fetch_add(change, std::memory_order_relaxed); }
+  // The same for ranks with work that preempts.
+  void AddPreempting(uint64_t change) {
+    own_.preempting.fetch_add(change, std::memory_order_relaxed);
+  }
   // Coroutines with work in the urgent group are added or removed, as in SchedBoard::urgent.
   void AddUrgent(int change) { own_.urgent.fetch_add(change, std::memory_order_relaxed); }
   // Whether other processes have work of any kind.
   bool OthersBusy() const;
-  // Whether other processes have work of a rank below `rank`.
-  bool OthersBusyBelow(int rank) const;
+  // Whether other processes have preempting work of a rank below `rank`.
+  bool OthersPreemptBelow(int rank) const;
   // Whether other processes have work in their urgent groups.
   bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.

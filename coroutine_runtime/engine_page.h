@@ -31,6 +31,8 @@ struct alignas(128) TurnWords {
   // As SchedBoard::busy and SchedBoard::urgent. Relaxed, as there.
   std::atomic<uint64_t> busy{0};
   std::atomic<int32_t> urgent{0};
+  // As `busy`, of the work that preempts and is not throttled. Relaxed, as there.
+  std::atomic<uint64_t> preempting{0};
 };
 static_assert(sizeof(TurnWords) == 128 && std::atomic<uint64_t>::is_always_lock_free);
 

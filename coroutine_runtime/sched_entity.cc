@@ -108,6 +108,7 @@ SchedEntityReport SchedEntity::report() const {
   report.typical_gap = Get(figures_.typical_gap);
   report.throttled_by_window = Get(figures_.throttled_by_window);
   report.throttled_by_budget = Get(figures_.throttled_by_budget);
+  report.yielded = Get(figures_.yielded);
   report.memory_bound = Get(figures_.memory_bound);
   report.operations = Get(figures_.operations);
   report.passes = Get(figures_.passes);
@@ -187,6 +188,22 @@ void SchedEntity::Refresh() {
     pass_ = false;
     if (throttled_since_ != 0) EndThrottle();
   }
+  CountPreempting();
+}
+
+void SchedEntity::CountPreempting() {
+  if (board_.turn == nullptr) return;
+  const bool counts = working_ && Preempting() && (throttled_since_ == 0 || in_flight_ > 0);
+  const uint64_t now = counts ? SchedBoard::One(counted_rank_) : 0;
+  if (now == preempting_counted_) return;
+  board_.turn->AddPreempting(now - preempting_counted_);
+  preempting_counted_ = now;
+}
+
+void SchedEntity::LookAtThrottle(Nanoseconds now) {
+  if (yielding_) Add(figures_.yielded, now - throttle_looked_at_);
+  throttle_looked_at_ = now;
+  yielding_ = throttled_by_ == Cause::kWindow && Yields() && Waiting() < assignment_.idle.window;
 }
 
 bool SchedEntity::Throttle() {
@@ -202,7 +219,9 @@ bool SchedEntity::Throttle() {
     board_.throttled.fetch_add(1, std::memory_order_relaxed);
     Set(figures_.throttled_since, throttled_since_);
     SetWorking(true);
+    CountPreempting();
   }
+  LookAtThrottle(now);
   if (now - throttled_since_ < Current().max_throttle || !MayEnter()) return false;
   pass_ = true;
   last_pass_ = now;
@@ -213,7 +232,10 @@ bool SchedEntity::Throttle() {
 
 void SchedEntity::EndThrottle() {
   if (throttled_since_ == 0) return;
-  const Nanoseconds throttled = clock_.NowNanoseconds() - throttled_since_;
+  const Nanoseconds now = clock_.NowNanoseconds();
+  const Nanoseconds throttled = now - throttled_since_;
+  LookAtThrottle(now);
+  yielding_ = false;
   Add(throttled_by_ == Cause::kBudget ? figures_.throttled_by_budget : figures_.throttled_by_window,
       throttled);
   throttles_.Add(throttled);
@@ -228,6 +250,7 @@ void SchedEntity::EndThrottle() {
   throttled_since_ = 0;
   board_.throttled.fetch_sub(1, std::memory_order_relaxed);
   Set<Nanoseconds>(figures_.throttled_since, 0);
+  CountPreempting();
 }
 
 bool SchedEntity::Preempting() const {
@@ -278,6 +301,7 @@ void SchedEntity::SetInFlight(Nanoseconds in_flight) {
   }
   in_flight_ = in_flight;
   Set(figures_.in_flight, in_flight);
+  if (throttled_since_ != 0) CountPreempting();
   // long_operation exceeds every window for short operations. So this much work in flight contains
   // a long operation.
   const bool occupies = in_flight > 0 && in_flight >= assignment_.idle.long_operation;
@@ -342,6 +366,7 @@ void SchedEntity::SetWorking(bool working) {
   changed_at_ = now;
   Set(figures_.changed_at, now);
   Set(figures_.has_work, working);
+  CountPreempting();
   news_ = std::max(news_, News::kWork);
 }
 

@@ -131,7 +131,7 @@ class alignas(64) SchedEntity {
     // Whether its ordinary work waits for the process's turn on the device (SchedBoard::turn).
     // Requires `followed`.
     bool shares_device = false;
-    // Whether it has its contended limits also while work of a lower rank in other processes is busy.
+    // Whether it has its contended limits also while other processes have preempting work of a lower rank.
     // Requires `shares_device`.
     bool yields_to_processes = false;
     // Parked work beyond this time counts as work in flight. On a device that cannot preempt, nothing
@@ -216,9 +216,8 @@ class alignas(64) SchedEntity {
   // The limits at present.
   const BoundLimits& Current() const {
     if (same_limits_) return assignment_.idle;
-    if (assignment_.yields_to_processes && board_.turn->OthersBusyBelow(assignment_.rank))
-      return assignment_.contended;
-    return board_.BusyBelow(assignment_.rank) ? BesideOthers() : assignment_.idle;
+    if (board_.BusyBelow(assignment_.rank)) return BesideOthers();
+    return Yields() ? assignment_.contended : assignment_.idle;
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }
@@ -227,6 +226,7 @@ class alignas(64) SchedEntity {
     std::atomic<bool>& figure = urgent ? figures_.bound_urgent : figures_.bound_ordinary;
     if (figure.load(std::memory_order_relaxed)) return;
     figure.store(true, std::memory_order_relaxed);
+    CountPreempting();
     news_ = News::kNow;
   }
   // Whether an operation of this duration may count as long.
@@ -326,6 +326,14 @@ class alignas(64) SchedEntity {
 
  private:
   void Refresh();
+  // Whether preempting work of other processes goes before its own.
+  bool Yields() const {
+    return assignment_.yields_to_processes && board_.turn->OthersPreemptBelow(assignment_.rank);
+  }
+  // Shows other processes whether it has preempting work that is not throttled.
+  void CountPreempting();
+  // Counts the time since the last look as time in which it yielded, if it did.
+  void LookAtThrottle(Nanoseconds now);
   bool HasRoom() {
     if (pass_) return MayEnter();
     if (Waiting() >= Window() || budget_ <= 0 || !MayEnter()) return false;
@@ -393,8 +401,11 @@ class alignas(64) SchedEntity {
   TokenClock tokens_;
   Nanoseconds throttled_since_ = 0;  // 0: not throttled
   Cause throttled_by_ = Cause::kWindow;
-  bool pass_ = false;          // one operation may pass, whatever the limits say
-  Nanoseconds last_pass_ = 0;  // when it was last so; 0: never
+  bool yielding_ = false;  // at the latest look
+  Nanoseconds throttle_looked_at_ = 0;
+  uint64_t preempting_counted_ = 0;  // by CountPreempting()
+  bool pass_ = false;                // one operation may pass, whatever the limits say
+  Nanoseconds last_pass_ = 0;        // when it was last so; 0: never
   // Whether it is counted in board_.turns, and for which group. It is counted from the call that
   // lets it submit work until that work is complete.
   bool wants_turn_ = false;  // the session has a record, or work in the hardware
@@ -435,7 +446,7 @@ class alignas(64) SchedEntity {
     std::atomic<int> rank{0};
     std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, in_flight_since{0}, throttled_since{0},
         device_time{0}, longest_operation{0}, typical_operation{0}, typical_burst{0},
-        typical_gap{0}, throttled_by_window{0}, throttled_by_budget{0}, bound_time{0};
+        typical_gap{0}, throttled_by_window{0}, throttled_by_budget{0}, yielded{0}, bound_time{0};
     std::atomic<uint64_t> operations{0}, passes{0}, tokens{0};
     std::atomic<uint64_t> late_bursts{0}, late_first_tokens{0}, late_tokens{0};
     std::atomic<double> memory_bound{-1};

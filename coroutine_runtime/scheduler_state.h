@@ -22,7 +22,9 @@ struct SchedEntityReport {
   policy::Nanoseconds typical_burst = 0, typical_gap = 0;
   double memory_bound = -1;  // as in policy::CoroutineView
   policy::Nanoseconds throttled_by_window = 0, throttled_by_budget = 0;  // total time
-  uint64_t operations = 0;                                               // that were followed
+  // Total time in which it was throttled only because of work of other processes.
+  policy::Nanoseconds yielded = 0;
+  uint64_t operations = 0;         // that were followed
   uint64_t passes = 0;             // operations that passed after a long enough throttle
   Partition* partition = nullptr;  // of the latest kernel or graph
   policy::TokenView tokens;

@@ -35,8 +35,8 @@ constexpr Nanoseconds TokenView::*kTokenTimes[] = {&TokenView::last_at, &TokenVi
 constexpr Nanoseconds Tenant::*kObjectives[] = {&Tenant::slo_latency, &Tenant::slo_ttft,
                                                 &Tenant::slo_tpot};
 constexpr int Tenant::*kSms[] = {&Tenant::sm_percent, &Tenant::min_sms, &Tenant::max_sms};
-constexpr size_t kOthers =
-    3;  // the tokens, and in thousandths the weight and the memory-bound share
+// The tokens, and in thousandths the weight and the share that is bound by memory.
+constexpr size_t kOthers = 3;
 static_assert(std::size(kTimes) + std::size(kTokenTimes) + std::size(kObjectives) +
                   std::size(kSms) + kOthers ==
               ViewWords::kFigures);

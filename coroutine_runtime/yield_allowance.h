@@ -19,18 +19,18 @@ class YieldAllowance {
   // What it has before it yields again.
   static constexpr policy::Nanoseconds kAgain = kMax / 2;
 
-  // Whether the coroutine yields until the next call. `throttled`: for how long it was throttled in all.
-  bool Look(policy::Nanoseconds now, policy::Nanoseconds throttled) {
+  // Whether the coroutine yields until the next call. `yielded`: for how long it did so in all.
+  bool Look(policy::Nanoseconds now, policy::Nanoseconds yielded) {
     const policy::Nanoseconds passed = now - std::exchange(looked_at_, now);
-    const policy::Nanoseconds spent = throttled - std::exchange(throttled_, throttled);
-    left_ = std::min(kMax, left_ + passed / 2 - spent);
+    const policy::Nanoseconds spent = yielded - std::exchange(yielded_, yielded);
+    left_ = std::clamp(left_ + passed / 2 - spent, -kMax, kMax);
     if (left_ <= 0) yields_ = false;
     if (left_ >= kAgain) yields_ = true;
     return yields_;
   }
 
  private:
-  policy::Nanoseconds looked_at_ = 0, throttled_ = 0, left_ = kMax;
+  policy::Nanoseconds looked_at_ = 0, yielded_ = 0, left_ = kMax;
   bool yields_ = true;
 };
 

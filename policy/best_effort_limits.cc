@@ -61,24 +61,25 @@ bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order,
     return StopsOthers(snapshot.coroutines[i], order[i].urgent);
   };
   bool others = false;
-  const auto make_room_for = [&](const CoroutineView& other) {
-    if (other.has_work) {
-      others = true;
-      return;
-    }
-    const Nanoseconds absent_at = Plus(std::max(other.changed_at, other.opened_at), absent_after);
-    if (snapshot.now >= absent_at) return;
-    others = true;
-    *ask_again_at = std::min(*ask_again_at, absent_at);
+  const auto absent_at = [&](const CoroutineView& other) {
+    return Plus(std::max(other.changed_at, other.opened_at), absent_after);
   };
   for (size_t i = 0; i < order.size(); ++i) {
     if (order[i].rank >= order[index].rank) continue;
     if (preempts(i) && !preempts(index)) continue;
-    make_room_for(snapshot.coroutines[i]);
+    const CoroutineView& other = snapshot.coroutines[i];
+    if (other.has_work) {
+      others = true;
+    } else if (snapshot.now < absent_at(other)) {
+      others = true;
+      *ask_again_at = std::min(*ask_again_at, absent_at(other));
+    }
   }
+  // The policy is asked often enough to see when they are absent.
   for (const OtherEngineView& other : snapshot.other_engines) {
-    if (GoesFirst(other, snapshot.coroutines[index], order[index].rank, order[index].urgent))
-      make_room_for(other.coroutine);
+    if (!GoesFirst(other, snapshot.coroutines[index], order[index].rank, order[index].urgent))
+      continue;
+    others = others || other.coroutine.has_work || snapshot.now < absent_at(other.coroutine);
   }
   return others;
 }
@@ -106,7 +107,11 @@ void PauseLongBursts(const Snapshot& snapshot, const std::vector<Precedence>& or
   if (!view.has_work) return;
   constexpr Nanoseconds kCycle = kLongBurst + kBurstPause;
   const Nanoseconds lasted = std::max<Nanoseconds>(0, Minus(snapshot.now, view.changed_at));
-  const Nanoseconds phase = lasted % kCycle;
+  if (lasted < kLongBurst) {
+    *ask_again_at = std::min(*ask_again_at, Plus(snapshot.now, kLongBurst - lasted));
+    return;
+  }
+  const Nanoseconds phase = snapshot.now % kCycle;
   if (phase >= kLongBurst) limit(0);
   *ask_again_at = std::min(*ask_again_at,
                            Plus(snapshot.now, (phase < kLongBurst ? kLongBurst : kCycle) - phase));

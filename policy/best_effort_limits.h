@@ -154,10 +154,10 @@ struct Precedence {
 bool OthersFirst(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at);
 
-// A burst of urgent work that lasts longer than kLongBurst pauses for kBurstPause, again and again,
-// if it stops the work of others, in whichever engine. So the others progress beside urgent work that
-// never ends. The
-// window bounds the work that is still in flight when the pause begins.
+// A burst of urgent work that lasts longer than kLongBurst pauses for kBurstPause in each kLongBurst +
+// kBurstPause, if it stops the work of others, in whichever engine. All such bursts pause at the same
+// time. So the others progress beside urgent work that never ends. The window bounds the work that is
+// still in flight when the pause begins.
 inline constexpr Nanoseconds kLongBurst = 100 * kMillisecond;
 inline constexpr Nanoseconds kBurstPause = 30 * kMillisecond;
 inline constexpr Nanoseconds kLongBurstWindow = 20 * kMillisecond;

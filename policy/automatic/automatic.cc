@@ -9,6 +9,7 @@
 #include "policy/best_effort_limits.h"
 #include "policy/fair/fair.h"
 #include "policy/partition_pool.h"
+#include "policy/priority/ranks.h"
 #include "policy/saturating.h"
 #include "policy/status_macros.h"
 #include "policy/tenants.h"
@@ -109,7 +110,11 @@ class Automatic final : public Policy {
     classed.coroutines = views;
     // Asked for every decision, because it keeps accounts of what tenants were given.
     Decision shares = by_weight_->Decide(classed);
-    if (only_batch) return shares;
+    if (only_batch) {
+      // Policies of other engines see the rank.
+      for (Grant& grant : shares.grants) grant.rank = kBatchRank;
+      return shares;
+    }
     Decision decision = by_class_->Decide(classed);
     for (size_t i = 0; i < views.size(); ++i) {
       if (tenants[i].tenant_class == TenantClass::kBatch) {

@@ -94,8 +94,11 @@ class TpotFirst final : public Policy {
           {rank, rank < kRelaxed || (!ProducesTokens(coroutine) && IsLatency(coroutine))});
       urgent = urgent || IsUrgentToken(rank, coroutine);
     }
-    for (const OtherEngineView& other : snapshot.other_engines)
-      urgent = urgent || IsUrgentToken(other.rank, other.coroutine);
+    for (const OtherEngineView& other : snapshot.other_engines) {
+      urgent =
+          urgent || (IsUrgentToken(other.rank, other.coroutine) &&
+                     ProducesTokens(other.coroutine) && StopsOthers(other.coroutine, other.urgent));
+    }
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       const bool others_first =
           OthersFirst(snapshot, order, i, rules_.best_effort.absent_after, &decision.ask_again_at);

@@ -1,8 +1,10 @@
 #include "server/engines/engine_pages.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,9 +25,16 @@ constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEA
 // The size of a sealed page; 0: it is none.
 size_t SizeOfSealed(int fd) {
   struct stat found {};
-  if (fd < 0 || fstat(fd, &found) != 0 || (fcntl(fd, F_GET_SEALS) & kSeals) != kSeals) return 0;
+  struct statfs system {};
+  if (fd < 0 || fstat(fd, &found) != 0 || fstatfs(fd, &system) != 0 ||
+      (fcntl(fd, F_GET_SEALS) & kSeals) != kSeals)
+    return 0;
+  // Memory of huge pages could only be mapped beyond its place.
+  if (system.f_type != TMPFS_MAGIC) return 0;
   const auto bytes = static_cast<size_t>(found.st_size);
-  return bytes >= EnginePage::kLeastBytes && bytes <= kMaxBytes ? bytes : 0;
+  return bytes >= EnginePage::kLeastBytes && bytes <= kMaxBytes && bytes % alignof(EnginePage) == 0
+             ? bytes
+             : 0;
 }
 
 absl::Status Failed(const char* call) {

@@ -1017,7 +1017,7 @@ TEST_CASE_METHOD(ProcessesFixture, "The policy sees the coroutines of other proc
   CHECK(other.others[0].urgent);
   CHECK_FALSE(other.others[0].coroutine.has_work);
   // A process without work does not look. One with work looks every few milliseconds.
-  other.scheduler->AskIfDue();
+  other.scheduler->AskIfDue();  // there is news of its beginning, maybe
   first.Launch();
   first.Pause();  // the work goes on, and the scheduler hears of it
   CHECK(one.scheduler->AskIfDue());
@@ -1060,6 +1060,7 @@ TEST_CASE_METHOD(ProcessesFixture,
       End(second);
     } else {
       yielded += kStep;
+      second.coroutine->WatchWork(/*pause=*/false);
     }
     clock.Advance(kStep);
     other.scheduler->AskIfDue();

@@ -448,7 +448,7 @@ TEST_CASE_METHOD(BesideProcess,
   assignment.rank = 2;
   assignment.idle.window = 200;
   assignment.contended.window = 100;
-  std::atomic<uint64_t>& busy = other.devices[0].turn.busy;
+  std::atomic<uint64_t>& busy = other.devices[0].turn.preempting;
   busy = SchedBoard::One(1);
   entity->Publish(assignment);
   entity->Update();
@@ -459,6 +459,69 @@ TEST_CASE_METHOD(BesideProcess,
   CHECK(entity->Current().window == 100);
   busy = SchedBoard::One(2) + SchedBoard::One(5);
   CHECK(entity->Current().window == 200);
+}
+
+TEST_CASE_METHOD(BesideProcess, "Other processes see preempting work that is not throttled") {
+  SchedEntity::Assignment assignment;
+  assignment.followed = assignment.shares_device = true;
+  assignment.rank = 2;
+  assignment.idle.window = assignment.contended.window = assignment.tail.window = 200;
+  entity->Publish(assignment);
+  entity->Update();
+  entity->Started(100, true);
+  CHECK(words().busy == SchedBoard::One(2));
+  CHECK(words().preempting == 0);
+  assignment.preempts = true;
+  entity->Publish(assignment);
+  entity->Update();
+  CHECK(words().preempting == SchedBoard::One(2));
+  assignment.rank = 1;
+  entity->Publish(assignment);
+  entity->Update();
+  CHECK(words().preempting == SchedBoard::One(1));
+  entity->Started(100, true);
+  CHECK_FALSE(entity->MayRun());
+  CHECK_FALSE(entity->Throttle());
+  CHECK(words().preempting == SchedBoard::One(1));  // some of it is in the hardware
+  entity->Completed(200);
+  CHECK(words().preempting == 0);
+  CHECK(words().busy == SchedBoard::One(1));
+  CHECK(entity->Throttle());  // it goes on
+  CHECK(words().preempting == SchedBoard::One(1));
+  entity->Idle();
+  CHECK(words().preempting == 0);
+  // A session that is bound to the ordinary group does not preempt.
+  entity->Started(100, true);
+  entity->NoteBoundTo(/*urgent=*/false);
+  CHECK(words().preempting == 0);
+}
+
+TEST_CASE_METHOD(BesideProcess, "Time in which only other processes throttle work is counted") {
+  SchedEntity::Assignment assignment;
+  assignment.followed = assignment.shares_device = assignment.preempts = true;
+  assignment.yields_to_processes = true;
+  assignment.rank = 2;
+  assignment.idle.window = assignment.tail.window = 200;
+  assignment.contended.window = 100;
+  entity->Publish(assignment);
+  entity->Update();
+  const auto throttle = [&](policy::Nanoseconds time) {
+    CHECK_FALSE(entity->MayRun());
+    CHECK_FALSE(entity->Throttle());
+    clock.Advance(time);
+    CHECK_FALSE(entity->Throttle());
+    return entity->report().yielded;
+  };
+  other.devices[0].turn.preempting = SchedBoard::One(0);
+  entity->Started(100, true);
+  CHECK(throttle(7) == 7);
+  // Its own window is full.
+  entity->Started(100, true);
+  CHECK(throttle(1000) == 7);
+  entity->Completed(100);
+  other.devices[0].turn.preempting = 0;
+  CHECK(entity->MayRun());
+  CHECK(entity->report().yielded == 7);
 }
 
 TEST_CASE_METHOD(Entity, "A session that is forgotten leaves nothing on the board") {

@@ -148,8 +148,14 @@ TEST_CASE_METHOD(Boards, "Whatever another process writes, its coroutines have p
     for (const OtherEngineView& view : other.Others()) {
       CHECK((view.rank >= 0 && view.rank < policy::kRanks));
       const CoroutineView& there = view.coroutine;
-      for (const policy::Nanoseconds time : {there.opened_at, there.changed_at, there.typical_gap,
-                                             there.tokens.prefill_since, there.tenant->slo_latency})
+      const policy::TokenView& tokens = there.tokens;
+      const Tenant& tenant = *there.tenant;
+      for (const policy::Nanoseconds time :
+           {there.opened_at, there.changed_at, there.in_flight, there.in_flight_since,
+            there.throttled_since, there.device_time, there.longest_operation,
+            there.typical_operation, there.typical_burst, there.typical_gap, tokens.last_at,
+            tokens.recent_tpot, tokens.decode_work, tokens.step_work, tokens.prefill_since,
+            tenant.slo_latency, tenant.slo_ttft, tenant.slo_tpot})
         CHECK((time >= 0 && time <= kForever / 2));
       CHECK((there.memory_bound == -1 || (there.memory_bound >= 0 && there.memory_bound <= 1)));
       CHECK((there.tenant->weight > 0 && there.tenant->weight <= 1e6));

@@ -122,7 +122,9 @@ TEST_CASE("Work makes room for another engine's only if both preempt and the oth
         others[0].coroutine.has_work = false;
         others[0].coroutine.changed_at = snapshot.now;
         CHECK(OthersFirst(snapshot, {{1}}, 0, kSecond, &ask_again_at) == first);
-        CHECK(ask_again_at == (first ? 11 * kSecond : kForever));
+        CHECK(ask_again_at == kForever);
+        others[0].coroutine.changed_at = snapshot.now - kSecond;
+        CHECK_FALSE(OthersFirst(snapshot, {{1}}, 0, kSecond, &ask_again_at));
       }
     }
   }

@@ -22,10 +22,13 @@ struct TwoPrograms {
     views[1].tenant = &batch_tenant;
     for (CoroutineView& view : views) view.has_work = view.preempts = true;
   }
+  // A burst that begins then pauses as soon as it is long.
+  static constexpr Nanoseconds kBegin = 1000 * (kLongBurst + kBurstPause);
+
   // The window of the urgent program when its burst has lasted for this time.
   Nanoseconds WindowAfter(Nanoseconds lasted) {
-    snapshot.now = 7 * kSecond + lasted;
-    views[0].changed_at = 7 * kSecond;
+    snapshot.now = kBegin + lasted;
+    views[0].changed_at = kBegin;
     snapshot.coroutines = views;
     grant = {};
     ask_again_at = kForever;
@@ -43,6 +46,18 @@ TEST_CASE_METHOD(TwoPrograms, "A long urgent burst pauses again and again while 
   CHECK(ask_again_at == snapshot.now + kBurstPause);
   CHECK(WindowAfter(kLongBurst + kBurstPause) == kLongBurstWindow);
   CHECK(WindowAfter(2 * kLongBurst + kBurstPause) == 0);
+}
+
+TEST_CASE_METHOD(TwoPrograms, "Long urgent bursts pause at the same time, whenever they began") {
+  constexpr Nanoseconds kCycle = kLongBurst + kBurstPause;
+  for (Nanoseconds at = 0; at < kCycle; at += kMillisecond) {
+    views[0].changed_at = 8 * kSecond + at * 7;
+    snapshot.now = 100 * kCycle + 10 * kSecond / kCycle * kCycle + at;
+    snapshot.coroutines = views;
+    grant = {};
+    PauseLongBursts(snapshot, {{0, true}, {5, false}}, 0, &grant, &ask_again_at);
+    CHECK((grant.idle.window == 0) == (at >= kLongBurst));
+  }
 }
 
 TEST_CASE_METHOD(TwoPrograms, "An urgent burst does not pause where it stops nobody's work") {

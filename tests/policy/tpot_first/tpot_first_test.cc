@@ -294,6 +294,20 @@ TEST_CASE("Policy tpot-first stops a prefill that urgent work of another engine 
   CHECK(scene.Decide().grants[0].contended.window == 0);
   other.rank = 1;
   CHECK(scene.Decide().grants[0].contended.window == kMillisecond);
+  // A decoding program here may be urgent, but ordinary work there is not.
+  scene.Decoding("server", 0, 5 * kMillisecond);
+  scene.views[1].preempts = true;
+  other.rank = 0;
+  other.urgent = false;
+  CHECK(scene.Decide().grants[0].contended.window == kMillisecond);
+  other.urgent = true;
+  CHECK(scene.Decide().grants[0].contended.window == 0);
+  other.coroutine.tokens.tokens = 0;
+  CHECK(scene.Decide().grants[0].contended.window == kMillisecond);
+  scene.views.pop_back();
+  scene.tenants.pop_back();
+  other.coroutine.tokens.tokens = 10;
+  other.rank = 1;
   // The prefill stops it, and pauses for it if it takes long.
   other.coroutine.preempts = false;
   CHECK(scene.Decide().grants[0].contended.window == kLongBurstWindow);

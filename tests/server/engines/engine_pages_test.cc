@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <utility>
 #include <vector>
 
 namespace detshare {
@@ -51,11 +52,17 @@ TEST_CASE("A page that others could change is refused") {
   const int open_page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   REQUIRE(ftruncate(open_page, sizeof(EnginePage)) == 0);
   CHECK(absl::IsInvalidArgument(pages->Add(5, dup(open_page))));
-  const int long_page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  REQUIRE(ftruncate(long_page, off_t{1} << 40) == 0);
-  REQUIRE(fcntl(long_page, F_ADD_SEALS,
-                F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
-  CHECK(absl::IsInvalidArgument(pages->Add(5, long_page)));
+  // Longer than any, with a part of a page, and of huge pages.
+  for (const auto& [flags, bytes] :
+       {std::pair(0u, off_t{1} << 40), std::pair(0u, off_t{EnginePage::kLeastBytes + 1}),
+        std::pair(unsigned{MFD_HUGETLB}, off_t{2} << 20)}) {
+    const int page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+    if (page < 0 && flags != 0) continue;  // a kernel without huge pages
+    REQUIRE(ftruncate(page, bytes) == 0);
+    REQUIRE(fcntl(page, F_ADD_SEALS,
+                  F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+    CHECK(absl::IsInvalidArgument(pages->Add(5, page)));
+  }
   const int short_page = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   REQUIRE(fcntl(short_page, F_ADD_SEALS,
                 F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);

@@ -1,7 +1,8 @@
 // Element-wise instructions as loops over a warp's lanes. Each file of them is compiled twice, with
 // and without DETSHARE_VECTOR_AVX2, into the namespaces avx2 and base; vector_matrix.cc and
-// vector_addresses.cc also with DETSHARE_VECTOR_AVX512, into avx512. A file includes this header after all others, because only the
-// code below it may use such instructions: the code of other headers is shared with files for any CPU.
+// vector_addresses.cc also with DETSHARE_VECTOR_AVX512, into avx512. A file includes this header after
+// all others, because only the code below it may use such instructions: the code of other headers is
+// shared with files for any CPU.
 #pragma once
 
 #include <bit>
