@@ -460,12 +460,12 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
     pointers().Take(start, MemoryKind::kRegistered, &allocation);
     Count(allocation, -1);
     UnmapHostMemory(allocation);
-    if ((protection & PROT_WRITE) == 0)
+    if (protection != (PROT_READ | PROT_WRITE))
       mprotect(reinterpret_cast<void*>(first), end - first, protection);
     GiveBackPages(allocation);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if ((protection & PROT_WRITE) == 0)
+  if (protection != (PROT_READ | PROT_WRITE))
     mprotect(reinterpret_cast<void*>(first), end - first, protection);
   Allocation alias = allocation;
   alias.kind = MemoryKind::kRegisteredAlias;

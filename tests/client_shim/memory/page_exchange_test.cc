@@ -1,9 +1,17 @@
 #include "client_shim/memory/page_exchange.h"
 
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "proto/ring_abi.h"
 
@@ -36,6 +44,52 @@ TEST_CASE("Other pages with the same contents take the place of pages") {
     munmap(pages, count * kPageBytes);
     munmap(others, count * kPageBytes);
   }
+}
+
+// Whether this process may stop writes into pages.
+bool MayStopWrites() {
+  long fd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+  if (fd >= 0) close(static_cast<int>(fd));
+  return fd >= 0;
+}
+
+TEST_CASE("What other threads write while pages are exchanged is not lost") {
+  if (!MayStopWrites()) {
+    WARN("this kernel allows no userfaultfd(2): not tested");
+    return;
+  }
+  constexpr uint64_t kPages = 4, kBytes = kPages * kPageBytes;
+  std::byte* const pages = MapPages(kPages, MAP_PRIVATE);
+  // One counter in each page. Its writer adds to it with ordinary writes.
+  const auto counter = [&](uint64_t page) {
+    return reinterpret_cast<std::atomic<uint64_t>*>(pages + page * kPageBytes + 64);
+  };
+  std::atomic<bool> stop{false};
+  std::array<uint64_t, kPages> written{}, lost{};
+  std::vector<std::thread> writers;
+  for (uint64_t page = 0; page < kPages; ++page) {
+    writers.emplace_back([&, page] {
+      while (!stop) {
+        if (counter(page)->load() != written[page]) ++lost[page];
+        counter(page)->store(++written[page]);
+      }
+    });
+  }
+  // To pages of a file as registered memory has them, and back.
+  bool exchanged = true;
+  for (int round = 0; round < 1000 && exchanged; ++round) {
+    std::byte* const others = MapPages(kPages, round % 2 == 0 ? MAP_SHARED : MAP_PRIVATE);
+    exchanged = CopyAndExchange(reinterpret_cast<uint64_t>(pages), others, kBytes);
+  }
+  stop = true;
+  for (std::thread& writer : writers) writer.join();
+  CHECK(exchanged);
+  for (uint64_t page = 0; page < kPages; ++page) {
+    CHECK(written[page] > 0);
+    CHECK(lost[page] == 0);
+    CHECK(counter(page)->load() == written[page]);
+  }
+  munmap(pages, kBytes);
 }
 
 // Sanitizers watch the stack, which the exchange copies as a whole.
