@@ -137,6 +137,7 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
   Library* found = FindLibrary(lib);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (kernels == nullptr && numKernels != 0) return CUDA_ERROR_INVALID_VALUE;
   std::vector<Kernel*> all(std::min(numKernels, found->kernel_count));
   const CUresult result = EnumerateKernels(*found, &all);
   if (result != CUDA_SUCCESS) return result;
@@ -265,6 +266,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunct
                                     CUmodule mod) {
   Library* found = FindModule(mod);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (functions == nullptr && numFunctions != 0) return CUDA_ERROR_INVALID_VALUE;
   std::vector<Kernel*> all(std::min(numFunctions, found->kernel_count));
   const CUresult result = EnumerateKernels(*found, &all);
   if (result != CUDA_SUCCESS) return result;
