@@ -8,6 +8,8 @@
 namespace detshare::soft::ptx {
 namespace {
 
+constexpr uint32_t kMaxVectorParts = 8;
+
 // Each operation works on bits: T is the unsigned integer of the access width. Next() is the new
 // value after `old`. Atomic() exists where the CPU has an instruction for the operation.
 struct DoAdd {
@@ -191,10 +193,13 @@ template <class T, class Op>
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
   const bool results = (in.aux & MemoryAux::kVectorResults) != 0;  // they come before the sources
   ForEachLane(mask, [&](uint32_t i) {
+    // All sources are read first, because a result may have the register of a source.
+    T values[kMaxVectorParts];
+    for (uint32_t k = 0; k < sources; ++k)
+      values[k] = static_cast<T>(c.Src<L>(registers[results ? sources + k : k])[i]);
     for (uint32_t k = 0; k < sources; ++k) {
-      const T value = static_cast<T>(c.Src<L>(registers[results ? sources + k : k])[i]);
-      const T old =
-          ApplyAtomically<Op>(reinterpret_cast<T*>(pointers[i] + k * sizeof(T)), value, value);
+      const T old = ApplyAtomically<Op>(reinterpret_cast<T*>(pointers[i] + k * sizeof(T)),
+                                        values[k], values[k]);
       if (results) c.Dst<L>(registers[k])[i] = old;
     }
   });

@@ -388,14 +388,14 @@ ExecFn PickCvta(bool to, bool wide) {
   return wide ? Cvta<uint64_t, kWindow, false> : Cvta<uint32_t, kWindow, false>;
 }
 
-template <class T, uint64_t kWindow>
+template <class T, uint64_t kWindow, uint64_t kSize = kWindowSize>
 void IsSpace(Context& c, const Instr& in, uint32_t mask) {
   const T* a = c.Src<T>(in.a);
   uint32_t result = 0;
   ForEachLane(mask, [&](uint32_t i) {
     const uint64_t address = a[i];
-    const bool is = kWindow == 0 ? address < kSharedWindow
-                                 : address >= kWindow && address - kWindow < kWindowSize;
+    const bool is =
+        kWindow == 0 ? address < kSharedWindow : address >= kWindow && address - kWindow < kSize;
     result |= static_cast<uint32_t>(is) << i;
   });
   c.SetPred(in.d, result, mask);
@@ -568,9 +568,12 @@ ExecFn SelectCvta(Space space, bool to, bool wide) {
   }
 }
 
-ExecFn SelectIsSpace(Space space, bool wide) {
+ExecFn SelectIsSpace(Space space, bool wide, bool cluster) {
   switch (space) {
     case Space::kShared:
+      if (!cluster)
+        return wide ? IsSpace<uint64_t, kSharedWindow, kClusterStride>
+                    : IsSpace<uint32_t, kSharedWindow, kClusterStride>;
       return wide ? IsSpace<uint64_t, kSharedWindow> : IsSpace<uint32_t, kSharedWindow>;
     case Space::kLocal:
       return wide ? IsSpace<uint64_t, kLocalWindow> : IsSpace<uint32_t, kLocalWindow>;

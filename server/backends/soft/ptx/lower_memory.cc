@@ -226,6 +226,7 @@ void Lowering::LowerCvta() {
 }
 
 void Lowering::LowerIsSpace() {
+  const bool cluster = std::find(parts_.begin(), parts_.end(), "shared::cluster") != parts_.end();
   const Space space = TakeSpace(Space::kGeneric);
   if (space == Space::kGeneric || !AllUsed() || !NeedOperands(2, 2)) return FailUnknown();
   if (Op(1).kind != Operand::Kind::kRegister) return FailUnknown();
@@ -233,7 +234,7 @@ void Lowering::LowerIsSpace() {
   const int32_t a = Source(Op(1), wide ? Type::kU64 : Type::kU32);
   const int32_t d = PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
   if (!ok()) return;
-  LowInstr& low = Emit(SelectIsSpace(space, wide), CostCounters::kInteger);
+  LowInstr& low = Emit(SelectIsSpace(space, wide, cluster), CostCounters::kInteger);
   low.in.d = d;
   low.in.a = a;
 }

@@ -49,8 +49,9 @@ ExecFn SelectParamAreaStore(Type type);  // b
 ExecFn LocalAddressHandler(bool wide);   // d = local address of the frame's variable at imm
 ExecFn DynamicSharedHandler(bool wide);  // d = shared address of the dynamic part + imm
 ExecFn SelectCvta(Space space, bool to_space, bool wide);  // d, a
-ExecFn SelectIsSpace(Space space, bool wide);              // predicate d, address a
-ExecFn SelectMapa(bool wide, bool generic);                // d = address a in the cluster's block b
+// Predicate d, address a. `cluster`: shared memory of all blocks of the cluster, not of the own one only.
+ExecFn SelectIsSpace(Space space, bool wide, bool cluster);
+ExecFn SelectMapa(bool wide, bool generic);  // d = address a in the cluster's block b
 ExecFn SelectGetCtaRank(bool wide, bool generic);
 ExecFn SelectCpAsync(
     bool shared64,

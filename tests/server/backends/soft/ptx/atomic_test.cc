@@ -52,6 +52,21 @@ constexpr char kKernels[] = R"(
   red.global.add.v2.f32 [%rd1], {%f1, %f1};
   ret;
 }
+.visible .entry atom_v4_f32(.param .u64 word, .param .u32 value)
+{
+  .reg .b32 %r<3>;
+  .reg .f32 %f<9>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [word];
+  mov.f32 %f1, 0f3f800000;
+  mov.f32 %f2, 0f40000000;
+  mov.f32 %f3, 0f40400000;
+  mov.f32 %f4, 0f40800000;
+  // Each result has the register of another source.
+  atom.global.v4.f32.add {%f4, %f3, %f2, %f1}, [%rd1], {%f1, %f2, %f3, %f4};
+  st.global.v4.f32 [%rd1+16], {%f4, %f3, %f2, %f1};
+  ret;
+}
 .visible .entry add_f32_shared(.param .u64 word, .param .u32 value)
 {
   .reg .b32 %r<3>;
@@ -235,6 +250,17 @@ TEST_CASE_METHOD(AtomicFixture, "Sums of f32 flush subnormal values in global me
   REQUIRE(program.Run("add_f32_generic", Config(1, 32, params)).fault.ToString() ==
           Fault{}.ToString());
   for (uint32_t i = 0; i < 32; ++i) CHECK(words[i] == (i % 2 == 1 ? 2 * kSmall : 0));
+}
+
+TEST_CASE_METHOD(AtomicFixture, "A vector's results may have the registers of its sources") {
+  float* const values = memory.New<float>(8);
+  for (int i = 0; i < 4; ++i) values[i] = static_cast<float>(10 * (i + 1));
+  const Params params = Params().Add(values).Add(0U);
+  REQUIRE(program.Run("atom_v4_f32", Config(1, 1, params)).fault.ToString() == Fault{}.ToString());
+  for (int i = 0; i < 4; ++i) {
+    CHECK(values[i] == static_cast<float>(11 * (i + 1)));
+    CHECK(values[4 + i] == static_cast<float>(10 * (i + 1)));
+  }
 }
 
 TEST_CASE_METHOD(AtomicFixture, "The minimum of halves ignores NaN, and -0 is below 0") {

@@ -34,6 +34,42 @@ constexpr char kKernels[] = R"(
   st.local.u32 [%rd1], %r1;
   ret;
 }
+// Bits: is the address in the shared memory of the block, of the block by its long name, of the cluster?
+// For the variable of this block, and of the next one in the cluster.
+.visible .entry spaces(.param .u64 words)
+{
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<6>;
+  .reg .pred %p<4>;
+  .shared .align 16 .b8 buffer[16];
+  ld.param.u64 %rd1, [words];
+  mov.u32 %r1, %cluster_ctarank;
+  mul.wide.u32 %rd2, %r1, 8;
+  add.u64 %rd1, %rd1, %rd2;
+  xor.b32 %r2, %r1, 1;
+  mov.u64 %rd3, buffer;
+  cvta.shared.u64 %rd3, %rd3;
+  mapa.u64 %rd4, %rd3, %r2;
+  isspacep.shared %p1, %rd3;
+  isspacep.shared::cta %p2, %rd3;
+  isspacep.shared::cluster %p3, %rd3;
+  selp.u32 %r3, 1, 0, %p1;
+  selp.u32 %r4, 2, 0, %p2;
+  selp.u32 %r5, 4, 0, %p3;
+  add.u32 %r3, %r3, %r4;
+  add.u32 %r3, %r3, %r5;
+  st.global.u32 [%rd1], %r3;
+  isspacep.shared %p1, %rd4;
+  isspacep.shared::cta %p2, %rd4;
+  isspacep.shared::cluster %p3, %rd4;
+  selp.u32 %r3, 1, 0, %p1;
+  selp.u32 %r4, 2, 0, %p2;
+  selp.u32 %r5, 4, 0, %p3;
+  add.u32 %r3, %r3, %r4;
+  add.u32 %r3, %r3, %r5;
+  st.global.u32 [%rd1+4], %r3;
+  ret;
+}
 .visible .entry in_global(.param .u64 address)
 {
   .reg .b64 %rd<4>;
@@ -62,6 +98,18 @@ TEST_CASE_METHOD(AccessFixture, "Shared memory ends with its last unit of 256 by
 TEST_CASE_METHOD(AccessFixture, "Local memory is accessed at multiples of the size") {
   CHECK(FaultOf<uint32_t>("in_local", 12) == FaultKind::kNone);
   CHECK(FaultOf<uint32_t>("in_local", 10) == FaultKind::kMisalignedAddress);
+}
+
+TEST_CASE_METHOD(AccessFixture,
+                 "Shared memory of another block is in the space of the cluster only") {
+  uint32_t* const words = memory.New<uint32_t>(4);
+  LaunchConfig config = Config(2, 1, Params().Add(words));
+  config.cluster = {2, 1, 1};
+  REQUIRE(program.Run("spaces", config).fault.kind == FaultKind::kNone);
+  for (int block = 0; block < 2; ++block) {
+    CHECK(words[2 * block] == 7);
+    CHECK(words[2 * block + 1] == 4);
+  }
 }
 
 TEST_CASE_METHOD(AccessFixture, "An access that begins in an allocation must end in it") {
