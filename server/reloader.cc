@@ -33,8 +33,11 @@ Reloader::Reloader(Config started, std::function<absl::StatusOr<Config>()> read,
       applied_(started_) {}
 
 absl::StatusOr<std::vector<std::string>> Reloader::ApplySettings(const Config& wanted) const {
-  if (inherited_settings_.empty()) return daemon_.settings().Replace(ToSettings(wanted));
+  const TenantQuota default_quota = DefaultQuota(wanted);
+  if (inherited_settings_.empty())
+    return daemon_.settings().Replace(ToSettings(wanted), default_quota);
   DETSHARE_ASSIGN_OR_RETURN(proto::Settings theirs, ReadSettings(inherited_settings_));
+  daemon_.manager().tenant_accounts().SetDefault(default_quota);
   return daemon_.settings().Adopt(std::move(theirs));
 }
 
@@ -52,7 +55,6 @@ absl::StatusOr<Reloader::Report> Reloader::Apply() {
   SessionLimits limits = daemon_.manager().options().limits;
   ApplyLimits(wanted, &limits);
   daemon_.manager().SetLimits(limits, static_cast<uint32_t>(wanted.max_sessions));
-  daemon_.manager().tenant_accounts().SetDefault(DefaultQuota(wanted));
   // The same placement goes on with what it has placed.
   if (wanted.placement != applied_.placement) daemon_.manager().SetPlacement(std::move(placement));
   applied_ = std::move(wanted);

@@ -31,7 +31,7 @@ class Reloader {
 
  private:
   absl::StatusOr<Report> Apply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Puts the settings in force. Returns the changes.
+  // Puts the settings and the default limits in force. Returns the changes of settings.
   absl::StatusOr<std::vector<std::string>> ApplySettings(const Config& wanted) const;
 
   const Config started_;

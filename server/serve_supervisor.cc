@@ -143,7 +143,9 @@ class Supervisor final : public EndpointHost {
         // The store checks numbers against the devices, which only engines know.
         settings_({}, accounts_, std::numeric_limits<int>::max(), SettingsOf(daemon_.server),
                   SettingsFile(runtime_directory_),
-                  users_.has_value() ? EngineUsers(*users_).group() : 0) {}
+                  users_.has_value() ? EngineUsers(*users_).group() : 0) {
+    accounts_.SetDefault(daemon_.server.default_quota);
+  }
 
   // Makes the directory of the engines, listens, and serves operators.
   absl::Status Start();
@@ -501,8 +503,9 @@ absl::StatusOr<ReloadReport> Supervisor::Apply() {
   Daemon::Options options = daemon_;
   BackendOptions unused;
   ApplyConfig(wanted, &options, &unused);
-  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> settings,
-                            settings_.Replace(SettingsOf(options.server)));
+  DETSHARE_ASSIGN_OR_RETURN(
+      std::vector<std::string> settings,
+      settings_.Replace(SettingsOf(options.server), options.server.default_quota));
   ReloadReport report = ReportOf(startup_.config, applied_, wanted, std::move(settings));
   ApplyLogLevel(wanted);
   identity_.SetRules(ResolveTenantRules(wanted));

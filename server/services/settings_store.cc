@@ -73,13 +73,22 @@ const proto::TenantSetting* Find(const proto::Settings& settings, const std::str
   return nullptr;
 }
 
-// Returns the tenant's place in the settings, which is made if there is none.
-proto::TenantSetting* Place(proto::Settings& settings, const std::string& name) {
+void SetLimits(const TenantQuota& quota, proto::TenantSetting* setting) {
+  setting->set_memory(quota.memory);
+  setting->set_pinned_memory(quota.pinned_memory);
+  setting->set_sessions(quota.sessions);
+  setting->set_devices(quota.devices);
+}
+
+// Returns the tenant's place in the settings. If there is none, it is made, with the limits.
+proto::TenantSetting* Place(proto::Settings& settings, const std::string& name,
+                            const TenantQuota& quota) {
   for (proto::TenantSetting& tenant : *settings.mutable_tenants()) {
     if (tenant.name() == name) return &tenant;
   }
   proto::TenantSetting* const place = settings.add_tenants();
   place->set_name(name);
+  SetLimits(quota, place);
   return place;
 }
 
@@ -245,10 +254,7 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
   setting.set_slo_latency_ns(tenant.slo_latency);
   setting.set_slo_ttft_ns(tenant.slo_ttft);
   setting.set_slo_tpot_ns(tenant.slo_tpot);
-  setting.set_memory(quota.memory);
-  setting.set_pinned_memory(quota.pinned_memory);
-  setting.set_sessions(quota.sessions);
-  setting.set_devices(quota.devices);
+  SetLimits(quota, &setting);
   return setting;
 }
 
@@ -407,7 +413,7 @@ absl::Status SettingsStore::UnsetTenant(const std::string& name) {
 }
 
 absl::Status SettingsStore::Reset(const std::string& name, Unwritten unwritten) {
-  const proto::Settings without = WithEndpoints(*configured_);
+  const proto::Settings without = WithEndpoints(*configured_, accounts_.default_quota());
   const proto::TenantSetting* const left = Find(without, name);
   proto::Settings wanted = *current_;
   auto* const tenants = wanted.mutable_tenants();
@@ -418,15 +424,24 @@ absl::Status SettingsStore::Reset(const std::string& name, Unwritten unwritten) 
   return PutInForce(wanted, unwritten).status();
 }
 
-proto::Settings SettingsStore::WithEndpoints(const proto::Settings& settings) const {
+TenantQuota SettingsStore::Fitting(TenantQuota quota) const {
+  quota.devices = std::min<uint64_t>(quota.devices, device_count_);
+  return quota;
+}
+
+proto::Settings SettingsStore::WithEndpoints(const proto::Settings& settings,
+                                             const TenantQuota& default_quota) const {
+  const TenantQuota quota = Fitting(default_quota);
   proto::Settings all = settings;
-  for (const auto& [endpoint, change] : endpoints_) Place(all, change->name())->MergeFrom(*change);
+  for (const auto& [endpoint, change] : endpoints_)
+    Place(all, change->name(), quota)->MergeFrom(*change);
   return all;
 }
 
 absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSetting& change) {
   proto::Settings wanted = *current_;
-  proto::TenantSetting* const place = Place(wanted, change.name());
+  proto::TenantSetting* const place =
+      Place(wanted, change.name(), Fitting(accounts_.default_quota()));
   if (wanted.tenants_size() > kMaxTenants)
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", kMaxTenants, " tenants already"));
@@ -453,9 +468,13 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSe
   return result;
 }
 
-absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Settings& wanted) {
+absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(
+    const proto::Settings& wanted, std::optional<TenantQuota> default_quota) {
   const MutexLock lock(&mutex_);
-  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> changes, PutInForce(WithEndpoints(wanted)));
+  const TenantQuota quota = default_quota.value_or(accounts_.default_quota());
+  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> changes,
+                            PutInForce(WithEndpoints(wanted, quota)));
+  accounts_.SetDefault(quota);
   *configured_ = wanted;
   return changes;
 }
@@ -487,11 +506,7 @@ std::vector<std::string> SettingsStore::PutLimitsInForce(const proto::Settings& 
       unset.name = tenant.name();
       *next.add_tenants() = ToSetting(unset, quota);
     }
-    proto::TenantSetting* const place = Place(next, tenant.name());
-    place->set_memory(quota.memory);
-    place->set_pinned_memory(quota.pinned_memory);
-    place->set_sessions(quota.sessions);
-    place->set_devices(quota.devices);
+    SetLimits(quota, Place(next, tenant.name(), quota));
     accounts_.Set(tenant.name(), quota);
   }
   std::vector<std::string> changes = Differences(*current_, next);

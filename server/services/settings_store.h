@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +70,7 @@ class SettingsStore {
   // must be made.
   absl::Status SetPolicy(const proto::PolicySetting& setting);
   // Changes a tenant's settings and returns those in force afterwards. Fields that `change` lacks
-  // stay.
+  // stay. A tenant that has no settings yet keeps the default limits, too.
   absl::StatusOr<proto::TenantSetting> SetTenant(const proto::TenantSetting& change);
   // Takes back the last SetPolicy() or SetTenant(), which another process has refused. If something
   // else has changed since, it changes nothing, and the log says so.
@@ -85,9 +86,11 @@ class SettingsStore {
   // written with the next change. Does nothing for an endpoint without settings.
   absl::Status UnsetForEndpoint(uint64_t endpoint);
   // Replaces the policy and the settings of all tenants; a tenant that neither `wanted` nor an
-  // endpoint names has none afterwards. Returns the changes, one line each, such as "[policy] name:
-  // whole -> fair". Without a change it touches nothing.
-  absl::StatusOr<std::vector<std::string>> Replace(const proto::Settings& wanted);
+  // endpoint names has none afterwards, and the default limits. `default_quota` replaces these;
+  // nothing: they stay. Returns the changes of settings, one line each, such as "[policy] name:
+  // whole -> fair". With an error nothing changes.
+  absl::StatusOr<std::vector<std::string>> Replace(
+      const proto::Settings& wanted, std::optional<TenantQuota> default_quota = std::nullopt);
   // As Replace(), for the settings of the supervisor, made to fit the devices (FitSettings()). If the
   // policy cannot serve the tenants, the tenants' limits are in force, and the rest stays. The log
   // says what is not as the supervisor wants it.
@@ -111,8 +114,12 @@ class SettingsStore {
   // As Adopt(), of limits alone.
   std::vector<std::string> PutLimitsInForce(const proto::Settings& wanted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns `settings` with those of the endpoints over them.
-  proto::Settings WithEndpoints(const proto::Settings& settings) const
+  // Returns `quota` with at most as many devices as there are. More have no other meaning.
+  TenantQuota Fitting(TenantQuota quota) const;
+  // Returns `settings` with those of the endpoints over them. A tenant that only endpoints name has
+  // the limits `default_quota`, too.
+  proto::Settings WithEndpoints(const proto::Settings& settings,
+                                const TenantQuota& default_quota) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Replaces what is in force. Returns the changes, as Replace().
   absl::StatusOr<std::vector<std::string>> PutInForce(const proto::Settings& wanted,

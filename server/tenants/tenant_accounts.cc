@@ -140,6 +140,11 @@ void TenantAccounts::SetDefault(const TenantQuota& quota) {
   }
 }
 
+TenantQuota TenantAccounts::default_quota() {
+  const MutexLock lock(&mutex_);
+  return default_;
+}
+
 void TenantAccounts::Set(const std::string& tenant, const TenantQuota& quota) {
   const MutexLock lock(&mutex_);
   quotas_[tenant] = quota;

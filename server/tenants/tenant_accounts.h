@@ -83,6 +83,7 @@ class TenantAccounts {
 
   // Sets the limits of tenants that have none of their own.
   void SetDefault(const TenantQuota& quota);
+  TenantQuota default_quota();
   // Takes effect at once. A tenant keeps what it uses above a lower limit.
   void Set(const std::string& tenant, const TenantQuota& quota);
   // Removes the tenant's own limits; the default ones apply.

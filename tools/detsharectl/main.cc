@@ -198,9 +198,27 @@ int PrintTenants(const Options& options) {
   return code;
 }
 
-int SetTenant(const Options& options) {
+// The command's own options, such as "--class, --weight".
+std::string OptionsOf(const CLI::App& command) {
+  std::string names;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option == command.get_help_ptr()) continue;
+    for (const std::string& name : option->get_lnames())
+      names += (names.empty() ? "--" : ", --") + name;
+  }
+  return names;
+}
+
+// `command` is the one that the command line names.
+int SetTenant(const Options& options, const CLI::App& command) {
   const absl::StatusOr<proto::TenantSetting> setting = ToSetting(options.tenant);
   if (!setting.ok()) return Usage(setting.status());
+  proto::TenantSetting nothing;
+  nothing.set_name(setting->name());
+  if (setting->ByteSizeLong() == nothing.ByteSizeLong()) {
+    return Usage(absl::InvalidArgumentError("tenant set needs at least one setting to change: " +
+                                            OptionsOf(command)));
+  }
   proto::Tenants known, in_force;
   int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
     return admin.GetTenants(context, proto::GetTenantsRequest(), &known);
@@ -358,7 +376,7 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->add_option("--devices", flags.devices,
                   "Limit of the devices of a program, for programs that begin afterwards; 0: all")
       ->type_name("N");
-  set->final_callback([&] { action = [&] { return SetTenant(options); }; });
+  set->final_callback([&, set] { action = [&, set] { return SetTenant(options, *set); }; });
   CLI::App* const unset = tenant->add_subcommand(
       "unset", "Give a tenant back the settings of the configuration and of its endpoints");
   unset->add_option("TENANT", flags.name, "The tenant")->required();

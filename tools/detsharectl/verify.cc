@@ -277,8 +277,7 @@ class Verification {
     return EndExclusive() ? kVerifyEqual : kVerifyFailed;
   }
 
-  // The program gets the tenant that the neighbours have. A tenant with a setting of its own has no
-  // default limits, so the setting repeats the limits that are in force.
+  // The program gets the tenant that the neighbours have.
   bool LearnTenant() {
     proto::Status status;
     const int code = CallAdmin(socket_, [&](auto& admin, grpc::ClientContext* context) {
@@ -290,13 +289,6 @@ class Verification {
     }
     tenant_.set_name(status.sessions(0).tenant());
     tenant_.set_exclusive(true);
-    for (const proto::TenantUse& use : status.tenants()) {
-      if (use.name() != tenant_.name()) continue;
-      tenant_.set_memory(use.memory_limit());
-      tenant_.set_pinned_memory(use.pinned_limit());
-      tenant_.set_sessions(use.sessions_limit());
-      tenant_.set_devices(use.devices_limit());
-    }
     return true;
   }
 

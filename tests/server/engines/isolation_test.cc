@@ -216,6 +216,24 @@ TEST_CASE("Settings hold for the engines that run and for those that begin later
   CHECK(StatusOf(admin).policy() == "whole");
 }
 
+TEST_CASE("With several engines, too, a tenant's first setting keeps the default limits") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[tenant_defaults]\nmemory = \"1MiB\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  const auto program = Program(daemon, "dora");
+  REQUIRE(program->Open());
+  TestClient admin(daemon.socket());
+  proto::TenantSetting tenant, in_force;
+  tenant.set_name("dora");
+  tenant.set_weight(2);
+  grpc::ClientContext context;
+  REQUIRE(AdminOf(admin)->SetTenant(&context, tenant, &in_force).ok());
+  CHECK(in_force.memory() == 1 << 20);
+  CHECK(program->Allocate(2 << 20) == 0);
+}
+
 TEST_CASE("Settings that no device allows cost no tenant its limits") {
   TestDirectory configuration;
   const std::string file = configuration.path + "/detshare.toml";

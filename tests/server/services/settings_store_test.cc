@@ -101,6 +101,61 @@ TEST_CASE("New settings of a tenant are added to its earlier ones") {
   CHECK(StatusOf(client).sessions(0).schedule().tenant_class() == "latency");
 }
 
+TEST_CASE("A tenant's first setting keeps the default limits that it does not name") {
+  TestDaemon daemon([](Daemon::Options& options) {
+    // There are fewer devices. The tenant keeps all of them.
+    options.server.default_quota = {4 << 20, 3 << 20, 2, 7};
+  });
+  TestClient client(daemon.socket());
+  client.tenant = "dora";
+  REQUIRE(client.Open());
+  proto::TenantSetting change, in_force;
+  change.set_name("dora");
+  change.set_weight(2);
+  REQUIRE(Set(client, change, &in_force).ok());
+  CHECK(in_force.memory() == 4 << 20);
+  CHECK(in_force.pinned_memory() == 3 << 20);
+  CHECK(in_force.sessions() == 2);
+  CHECK(in_force.devices() == 1);
+  CHECK(client.Allocate(6 << 20) == 0);
+  change.set_memory(0);
+  REQUIRE(Set(client, change, &in_force).ok());
+  CHECK(in_force.memory() == 0);
+  CHECK(in_force.sessions() == 2);
+  CHECK(client.Allocate(6 << 20) != 0);
+}
+
+TEST_CASE("A tenant of an endpoint keeps the default limits, also those of a later reload") {
+  TenantAccounts accounts(0);
+  accounts.SetDefault({0, 0, 2, 0});
+  proto::Settings configured;
+  configured.mutable_policy()->set_name("fair");
+  SettingsStore store({}, accounts, std::numeric_limits<int>::max(), configured, "");
+  proto::TenantSetting change;
+  change.set_name("chat");
+  change.set_tenant_class("latency");
+  REQUIRE(store.SetForEndpoint(1, change).ok());
+  const auto sessions = [&] {
+    const proto::Settings settings = store.current();
+    REQUIRE(settings.tenants_size() == 1);
+    return settings.tenants(0).sessions();
+  };
+  CHECK(sessions() == 2);
+  REQUIRE(store.Replace(configured, TenantQuota{0, 0, 5, 0}).ok());
+  CHECK(sessions() == 5);
+  CHECK(accounts.Of("other")->limits().sessions == 5);
+  // A reload that is refused leaves the default limits, too.
+  proto::Settings wrong = configured;
+  wrong.mutable_policy()->set_name("magic");
+  CHECK_FALSE(store.Replace(wrong, TenantQuota{0, 0, 9, 0}).ok());
+  CHECK(accounts.default_quota().sessions == 5);
+  REQUIRE(store.UnsetTenant("chat").ok());  // the endpoint keeps its settings
+  CHECK(sessions() == 5);
+  REQUIRE(store.UnsetForEndpoint(1).ok());
+  CHECK(store.current().tenants_size() == 0);
+  CHECK(accounts.Of("chat")->limits().sessions == 5);
+}
+
 TEST_CASE("A tenant gets back the settings of the configuration, or none") {
   TestDaemon daemon;
   TestClient client(daemon.socket());

@@ -75,6 +75,10 @@ expect 0 tenant list
 says "$(id -un)"
 expect 0 tenant set "$(id -un)" --exclusive on
 says ' yes '
+expect 2 tenant set x
+says 'tenant set needs at least one setting to change: --class, --weight, .*--devices$'
+expect 0 tenant list
+grep -q '^x ' "$folder/out" && fail "a command that changes nothing makes a tenant"
 expect 2 tenant set x --exclusive maybe
 says 'on or off'
 expect 1 tenant set x --class royal
