@@ -14,6 +14,7 @@
 #include "coroutine_runtime/clock.h"
 #include "policy/status_macros.h"
 #include "proto/version.h"
+#include "proto/warning.h"
 #include "server/base/grpc_status.h"
 #include "server/base/logging.h"
 #include "server/base/printable.h"
@@ -150,11 +151,19 @@ grpc::ServerUnaryReactor* SupervisorService::GetTenants(grpc::CallbackServerCont
   return FinishUnary(context, absl::OkStatus());
 }
 
-absl::Status SupervisorService::InForce(const absl::StatusOr<bool>& everywhere) {
+absl::Status SupervisorService::InForce(const absl::StatusOr<bool>& everywhere,
+                                        grpc::CallbackServerContext* context) {
   // An engine that does not reply (Aborted) may have it.
-  if (!everywhere.ok() && !absl::IsAborted(everywhere.status())) settings_.TakeBack();
+  const bool silent = absl::IsAborted(everywhere.status());
+  if (!everywhere.ok() && !silent) settings_.TakeBack();
   if (!everywhere.ok() || !*everywhere) settings_changed_();
-  return everywhere.status();
+  if (!silent) return everywhere.status();
+  const std::string warning =
+      absl::StrCat("the change is in force; ", std::string(everywhere.status().message()),
+                   " and gets it when it does");
+  LogWarning(warning);
+  context->AddTrailingMetadata(kWarningMetadata, warning);
+  return absl::OkStatus();
 }
 
 grpc::ServerUnaryReactor* SupervisorService::SetPolicy(grpc::CallbackServerContext* context,
@@ -166,10 +175,10 @@ grpc::ServerUnaryReactor* SupervisorService::SetPolicy(grpc::CallbackServerConte
     return FinishUnary(context, allowed);
   if (absl::Status allowed = MaySetPolicy(*setting, *peer); !allowed.ok())
     return FinishUnary(context, allowed);
-  return Finish(context, [this, setting, in_force, peer = *peer]() -> absl::Status {
+  return Finish(context, [this, context, setting, in_force, peer = *peer]() -> absl::Status {
     // Engines that begin from here on have the new policy.
     DETSHARE_RETURN_IF_ERROR(settings_.SetPolicy(*setting));
-    DETSHARE_RETURN_IF_ERROR(InForce(engines_.SetPolicy(*setting)));
+    DETSHARE_RETURN_IF_ERROR(InForce(engines_.SetPolicy(*setting), context));
     *in_force = settings_.current().policy();
     LogInfo("policy ", TextOf(*setting), " is in force (", Who(peer), ")");
     events_.Add(EventBy(peer, DaemonEvent::Kind::kPolicy, "", TextOf(*setting)));
@@ -184,9 +193,9 @@ grpc::ServerUnaryReactor* SupervisorService::SetTenant(grpc::CallbackServerConte
   if (!peer.ok()) return FinishUnary(context, peer.status());
   if (absl::Status allowed = identity_.MayAdminister(*peer); !allowed.ok())
     return FinishUnary(context, allowed);
-  return Finish(context, [this, setting, in_force, peer = *peer]() -> absl::Status {
+  return Finish(context, [this, context, setting, in_force, peer = *peer]() -> absl::Status {
     DETSHARE_ASSIGN_OR_RETURN(*in_force, settings_.SetTenant(*setting));
-    DETSHARE_RETURN_IF_ERROR(InForce(engines_.SetTenant(*setting)));
+    DETSHARE_RETURN_IF_ERROR(InForce(engines_.SetTenant(*setting), context));
     LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", Who(peer), ")");
     events_.Add(
         EventBy(peer, DaemonEvent::Kind::kTenant, in_force->name(), setting->ShortDebugString()));

@@ -77,9 +77,11 @@ class SupervisorService final : public proto::Admin::CallbackService {
   void Describe(const Peer& peer, proto::Status* status);
   absl::Status End(const proto::EndSessionsRequest& request, const Peer& peer,
                    proto::EndedSessions* ended);
-  // A setting was given to the engines, perhaps not to all. The others read it when they can. If an
-  // engine refuses it, it is taken back everywhere.
-  absl::Status InForce(const absl::StatusOr<bool>& everywhere);
+  // A setting was given to the engines, perhaps not to all. The others read it when they can. The
+  // caller is warned of one that does not reply. If an engine refuses the setting, it is taken back
+  // everywhere. Returns the refusal.
+  absl::Status InForce(const absl::StatusOr<bool>& everywhere,
+                       grpc::CallbackServerContext* context);
   // Returns whether the peer learns about sessions of that user.
   bool Sees(const Peer& peer, uid_t user) const;
   absl::Status StartTrace(const Peer& peer, proto::TraceStarted* started);

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "proto/warning.h"
 
 namespace detshare::ctl {
 namespace {
@@ -112,6 +113,18 @@ int Explain(const grpc::Status& result, const std::string& socket) {
   std::fprintf(stderr, "detsharectl: %s\n", failure.text.c_str());
   if (!failure.hint.empty()) std::fprintf(stderr, "%s\n", failure.hint.c_str());
   return failure.exit_code;
+}
+
+std::string WarningOf(const grpc::ClientContext& context) {
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto found = metadata.find(kWarningMetadata);
+  if (found == metadata.end()) return "";
+  return {found->second.data(), found->second.size()};
+}
+
+void PrintWarning(const grpc::ClientContext& context) {
+  const std::string warning = WarningOf(context);
+  if (!warning.empty()) std::fprintf(stderr, "detsharectl: %s\n", warning.c_str());
 }
 
 }  // namespace detshare::ctl

@@ -32,13 +32,20 @@ Failure FailureOf(const grpc::Status& result, const std::string& socket);
 // Returns 0 if the call succeeded. Otherwise prints a message on stderr and returns an exit code.
 int Explain(const grpc::Status& result, const std::string& socket);
 
-// `call(stub, context)` makes one call of the service; it may take ten seconds. Returns 0, or an
-// exit code after a message.
+// Returns the daemon's warning about the call that was made with `context`; "" if there is none.
+std::string WarningOf(const grpc::ClientContext& context);
+// Prints that warning on stderr.
+void PrintWarning(const grpc::ClientContext& context);
+
+// `call(stub, context)` makes one call of the service; it may take ten seconds. Prints the daemon's
+// warning if there is one. Returns 0, or an exit code after a message.
 template <typename Call>
 int CallAdmin(const std::string& socket, Call call) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-  return Explain(call(*AdminAt(socket), &context), socket);
+  const grpc::Status result = call(*AdminAt(socket), &context);
+  PrintWarning(context);
+  return Explain(result, socket);
 }
 
 }  // namespace detshare::ctl

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "proto/warning.h"
 #include "server/engines/isolation_group.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/supervised_daemon.h"
@@ -337,12 +338,27 @@ TEST_CASE("An engine that cannot be asked takes over settings as soon as it can"
     CHECK(StatusOf(admin).engines(0).problem() == "it begins or ends");
     CHECK(stub->SetPolicy(&context, policy, &in_force).ok());
   }
-  SECTION("it does not reply: the error names it") {
+  SECTION("it does not reply: a warning names it, and others learn of the change") {
     Freeze(status.engines(0).pid());
-    const grpc::Status silent = stub->SetPolicy(&context, policy, &in_force);
+    const grpc::Status set = stub->SetPolicy(&context, policy, &in_force);
+    grpc::ClientContext ask;
+    proto::Events events;
+    REQUIRE(stub->GetEvents(&ask, {}, &events).ok());
     kill(status.engines(0).pid(), SIGCONT);
-    CHECK(silent.error_code() == grpc::StatusCode::ABORTED);
-    CHECK(silent.error_message() == "the engine of isolation group chat does not reply");
+    REQUIRE(set.ok());
+    CHECK(in_force.name() == "whole");
+    const auto& metadata = context.GetServerTrailingMetadata();
+    const auto warning = metadata.find(kWarningMetadata);
+    REQUIRE(warning != metadata.end());
+    const std::string text =
+        "the change is in force; the engine of isolation group chat does not reply and gets it "
+        "when "
+        "it does";
+    CHECK(std::string(warning->second.data(), warning->second.size()) == text);
+    CHECK_THAT(daemon.Log(), Catch::Contains(text));
+    CHECK(std::any_of(events.events().begin(), events.events().end(), [](const auto& event) {
+      return event.kind() == "policy" && event.text() == "whole" && event.pid() == getpid();
+    }));
   }
   CHECK(Eventually([&] { return StatusOf(*program).policy() == "whole"; }));
 }

@@ -8,7 +8,10 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <memory>
 
+#include "proto/admin.grpc.pb.h"
+#include "proto/warning.h"
 #include "tests/server/test_windows.h"
 
 namespace detshare::ctl {
@@ -70,6 +73,38 @@ TEST_CASE("A socket that serves no operators is named, and every refusal has a r
         "detshared refused: there is no session 7");
   CHECK(FailureOf({grpc::StatusCode::INTERNAL, ""}, "/s").text ==
         "detshared refused: gRPC error 13");
+}
+
+// Has a warning about each change of the policy.
+struct Warner final : proto::Admin::Service {
+  grpc::Status SetPolicy(grpc::ServerContext* context, const proto::PolicySetting*,
+                         proto::PolicySetting*) override {
+    context->AddTrailingMetadata(kWarningMetadata, "an engine does not reply");
+    return grpc::Status::OK;
+  }
+  grpc::Status GetPolicies(grpc::ServerContext*, const proto::GetPoliciesRequest*,
+                           proto::Policies*) override {
+    return grpc::Status::OK;
+  }
+};
+
+TEST_CASE("A call that succeeds may have a warning of the daemon") {
+  TestDirectory directory;
+  const std::string socket = directory.path + "/d.sock";
+  Warner service;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  REQUIRE(server != nullptr);
+  const auto admin = AdminAt(socket);
+  grpc::ClientContext set, ask;
+  proto::PolicySetting in_force;
+  proto::Policies policies;
+  REQUIRE(admin->SetPolicy(&set, {}, &in_force).ok());
+  CHECK(WarningOf(set) == "an engine does not reply");
+  REQUIRE(admin->GetPolicies(&ask, {}, &policies).ok());
+  CHECK(WarningOf(ask).empty());
 }
 
 }  // namespace
