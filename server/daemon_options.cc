@@ -7,6 +7,7 @@
 
 #include "policy/config/accounts.h"
 #include "policy/config/listen_address.h"
+#include "proto/admin.pb.h"
 #include "server/base/host_memory.h"
 #include "server/base/logging.h"
 
@@ -81,12 +82,12 @@ TenantQuota DefaultQuota(const Config& config) {
           static_cast<uint64_t>(config.default_devices)};
 }
 
-SessionBook::Limits LimitsOfSessions(const Config& config) {
+SessionBook::Limits LimitsOfSessions(const Config& config, const proto::Settings& settings) {
   SessionBook::Limits limits;
   limits.all = static_cast<uint64_t>(config.max_sessions);
   limits.other_tenants = static_cast<uint64_t>(config.default_sessions);
-  for (const TenantConfig& tenant : config.tenants)
-    limits.tenants[tenant.tenant.name] = tenant.quota.sessions;
+  for (const proto::TenantSetting& tenant : settings.tenants())
+    limits.tenants[tenant.name()] = tenant.sessions();
   return limits;
 }
 

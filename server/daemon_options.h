@@ -9,6 +9,10 @@
 
 namespace detshare {
 
+namespace proto {
+class Settings;
+}
+
 // Sets the options that the configuration decides and leaves the others.
 void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* backend);
 // Does the same for the options that also depend on the opened backend: how long to spin, how much
@@ -22,8 +26,9 @@ void ApplyLogLevel(const Config& config);
 TenantQuota DefaultQuota(const Config& config);
 // Returns which programs share an engine.
 IsolationGroups GroupsOf(const Config& config);
-// Returns how many sessions there may be, over all engines.
-SessionBook::Limits LimitsOfSessions(const Config& config);
+// Returns how many sessions there may be, over all engines. `settings` are those in force, also
+// those that operators have set.
+SessionBook::Limits LimitsOfSessions(const Config& config, const proto::Settings& settings);
 // Sets the limits of one session that the configuration decides and leaves the others.
 void ApplyLimits(const Config& config, SessionLimits* limits);
 

@@ -145,6 +145,7 @@ class Supervisor final : public EndpointHost {
                   SettingsFile(runtime_directory_),
                   users_.has_value() ? EngineUsers(*users_).group() : 0) {
     accounts_.SetDefault(daemon_.server.default_quota);
+    settings_.OnChange([this] { errands_.Post([this] { LimitSessions(); }); });
   }
 
   // Makes the directory of the engines, listens, and serves operators.
@@ -185,6 +186,8 @@ class Supervisor final : public EndpointHost {
   // With an error, nothing changes. Apply() does so without log, event and service manager.
   absl::StatusOr<ReloadReport> Reload(const std::string& who);
   absl::StatusOr<ReloadReport> Apply();
+  // Lets the limits of sessions in force hold over all engines.
+  void LimitSessions();
   void CountUse(const EngineInfo& engine, const Reported::Use& use);
   void Note(DaemonEvent::Kind kind, const EngineInfo& engine, std::string text);
   // Removes what the sessions of an engine that has ended left in the endpoints' directories.
@@ -347,7 +350,7 @@ Engines::Options Supervisor::EngineOptions() {
   Engines::Options options;
   options.command = EngineCommand();
   options.runtime_directory = runtime_directory_;
-  options.limits = LimitsOfSessions(startup_.config);
+  options.limits = LimitsOfSessions(startup_.config, settings_.current());
   options.users = users_;
   options.running = &running_;
   options.refuse = [this](const ClientConnection& connection, absl::Status why) {
@@ -512,11 +515,15 @@ absl::StatusOr<ReloadReport> Supervisor::Apply() {
   // The isolation itself changes at the next start.
   groups_.named = GroupsOf(wanted).named;
   if (observer_ != nullptr) observer_->SetMaxSessions(static_cast<size_t>(wanted.max_sessions));
-  engines_->SetLimits(LimitsOfSessions(wanted));
+  applied_ = wanted;
+  LimitSessions();
   UseCopy();
   engines_->Reload();
-  applied_ = wanted;
   return report;
+}
+
+void Supervisor::LimitSessions() {
+  engines_->SetLimits(LimitsOfSessions(applied_, settings_.current()));
 }
 
 absl::StatusOr<ReloadReport> Supervisor::Reload(const std::string& who) {

@@ -326,6 +326,11 @@ proto::Settings SettingsStore::current() const {
   return *current_;
 }
 
+void SettingsStore::Become(proto::Settings settings) {
+  *current_ = std::move(settings);
+  if (changed_) changed_();
+}
+
 absl::Status SettingsStore::Keep() {
   const MutexLock lock(&mutex_);
   return Save(*current_);
@@ -359,7 +364,7 @@ absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
   *next.mutable_policy() = setting;
   DETSHARE_RETURN_IF_ERROR(Save(next));
   before_ = std::make_unique<proto::Settings>(*current_);
-  *current_ = std::move(next);
+  Become(std::move(next));
   return absl::OkStatus();
 }
 
@@ -464,7 +469,7 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSe
   DETSHARE_RETURN_IF_ERROR(Save(wanted));
   accounts_.Set(result.name(), quota);
   before_.reset();
-  *current_ = std::move(wanted);
+  Become(std::move(wanted));
   return result;
 }
 
@@ -511,7 +516,7 @@ std::vector<std::string> SettingsStore::PutLimitsInForce(const proto::Settings& 
   }
   std::vector<std::string> changes = Differences(*current_, next);
   Save(next, Unwritten::kIsWrittenLater).IgnoreError();
-  *current_ = std::move(next);
+  Become(std::move(next));
   return changes;
 }
 
@@ -564,7 +569,7 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::
     if (quotas.count(old.name()) == 0) accounts_.Unset(old.name());
   }
   before_.reset();
-  *current_ = std::move(next);
+  Become(std::move(next));
   return changes;
 }
 

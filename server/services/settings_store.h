@@ -6,10 +6,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,6 +65,9 @@ class SettingsStore {
   ~SettingsStore();
 
   proto::Settings current() const;
+  // Calls `changed` after each change of what is in force. `changed` neither waits nor calls this
+  // object. Called before other threads use this object.
+  void OnChange(std::function<void()> changed) { changed_ = std::move(changed); }
   // Writes the file also without a change.
   absl::Status Keep();
 
@@ -102,6 +107,8 @@ class SettingsStore {
   // Writes the file, the last step of a change that can fail.
   absl::Status Save(const proto::Settings& settings, Unwritten unwritten = Unwritten::kFails)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The settings are in force from now on.
+  void Become(proto::Settings settings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // As SetTenant().
   absl::StatusOr<proto::TenantSetting> Change(const proto::TenantSetting& change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -132,6 +139,7 @@ class SettingsStore {
   const size_t device_count_;
   const std::string file_;
   const gid_t readers_;
+  std::function<void()> changed_;  // empty: nobody wants to know
   mutable Mutex mutex_;
   const std::unique_ptr<proto::Settings> current_ ABSL_PT_GUARDED_BY(mutex_);
   // The configuration's, as Replace() got them.

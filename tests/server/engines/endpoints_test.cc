@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coroutine_runtime/status_cuda.h"
@@ -158,6 +160,67 @@ TEST_CASE("Settings of endpoints reach the engines before their programs, and ou
   TestClient fourth(SocketOf(daemon, "free"));
   REQUIRE(fourth.Open());
   CHECK(fourth.Allocate(2 << 20) != 0);
+}
+
+TEST_CASE("Limits of sessions that operators set hold instead of the configuration's") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[tenant_defaults]\nsessions = 1\n"
+                         "[[tenant]]\nname = \"train\"\nsessions = 1\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  Operator me(daemon.socket());
+  const auto set = [&](const std::string& name, uint64_t sessions) {
+    grpc::ClientContext context;
+    proto::TenantSetting tenant, in_force;
+    tenant.set_name(name);
+    tenant.set_sessions(sessions);
+    return AdminOf(me.client)->SetTenant(&context, tenant, &in_force).ok();
+  };
+  std::vector<std::unique_ptr<TestClient>> programs;  // that have a session
+  const auto opens = [&](std::unique_ptr<TestClient> program) {
+    const bool opened = program->Open();
+    if (!opened) CHECK(program->status().error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+    if (opened) programs.push_back(std::move(program));
+    return opened;
+  };
+  CHECK(opens(Program(daemon, "train")));
+  CHECK_FALSE(opens(Program(daemon, "train")));
+  REQUIRE(set("train", 2));
+  CHECK(opens(Program(daemon, "train")));
+  CHECK_FALSE(opens(Program(daemon, "train")));
+  REQUIRE(set("train", 3));
+  {
+    grpc::ClientContext context;
+    proto::UnsetTenantRequest request;
+    proto::Tenants left;
+    request.set_name("train");
+    REQUIRE(AdminOf(me.client)->UnsetTenant(&context, request, &left).ok());
+  }
+  CHECK_FALSE(opens(Program(daemon, "train")));
+  // A tenant without a section has the default limit, which can be removed.
+  CHECK(opens(Program(daemon, "dora")));
+  CHECK_FALSE(opens(Program(daemon, "dora")));
+  REQUIRE(set("dora", 0));
+  CHECK(opens(Program(daemon, "dora")));
+  CHECK(opens(Program(daemon, "dora")));
+  // An endpoint's limit ends with the endpoint.
+  proto::TenantSetting tenant;
+  tenant.set_name("chat");
+  tenant.set_sessions(2);
+  REQUIRE(me.Open("box", {}, tenant).ok());
+  const auto behind = [&] { return std::make_unique<TestClient>(SocketOf(daemon, "box")); };
+  CHECK(opens(behind()));
+  CHECK(opens(behind()));
+  CHECK_FALSE(opens(behind()));
+  REQUIRE(me.Close("box").ok());
+  REQUIRE(Eventually([&] {
+    const proto::Status status = me.Status();
+    return std::none_of(status.sessions().begin(), status.sessions().end(),
+                        [](const auto& session) { return session.tenant() == "chat"; });
+  }));
+  CHECK(Eventually([&] { return opens(Program(daemon, "chat")); }));
+  CHECK_FALSE(opens(Program(daemon, "chat")));
 }
 
 TEST_CASE("An endpoint whose limits engines would not get is not opened") {
