@@ -44,6 +44,13 @@ void AddDevices(const proto::Status& other, proto::Status* all) {
   }
 }
 
+void CopyUseOfDevices(const proto::Status& all, proto::Status* part) {
+  for (int i = 0; i < std::min(all.devices_size(), part->devices_size()); ++i) {
+    part->mutable_devices(i)->set_used_memory(all.devices(i).used_memory());
+    part->mutable_devices(i)->set_beside_native(all.devices(i).beside_native());
+  }
+}
+
 void AddStatus(const proto::Status& other, proto::Status* all) {
   // The limit is that of all engines together.
   all->set_swap_limit(std::max(all->swap_limit(), other.swap_limit()));

@@ -123,6 +123,8 @@ void SupervisorService::Describe(const Peer& peer, proto::Status* status) {
   }
   devices_.Note(devices);
   devices_.AddTo(status);
+  // How much of a card is in use is no secret. Whose programs use it is one.
+  CopyUseOfDevices(devices, status);
   AddOwners(owners_, status);
 }
 
