@@ -64,7 +64,9 @@ absl::StatusOr<Reloader::Report> Reloader::Apply() {
 absl::StatusOr<Reloader::Report> Reloader::Reload(const std::string& who) {
   const MutexLock lock(&mutex_);
   absl::StatusOr<Report> report = Apply();
-  daemon_.manager().events().Add(LogReload(report, who));
+  DaemonEvent event = LogReload(report, who);
+  // The supervisor, which tells an engine to reload, has an event of its own.
+  if (inherited_settings_.empty() || !report.ok()) daemon_.manager().events().Add(std::move(event));
   return report;
 }
 

@@ -26,7 +26,7 @@ class Reloader {
   using Report = ReloadReport;
   // Puts in force all that can change at run time or, with an error, nothing. Replaces settings
   // that were made at run time and not by the configuration. `who` names the requester in the log
-  // and in events.
+  // and in events. With inherited settings only an error is an event.
   absl::StatusOr<Report> Reload(const std::string& who);
 
  private:

@@ -375,7 +375,10 @@ Engines::Options Supervisor::EngineOptions() {
     if (!idle) devices_->Refresh();
     RemoveSessions(ended.sessions);
   };
-  options.noted = [this](DaemonEvent event) { events_.Add(std::move(event)); };
+  options.noted = [this](DaemonEvent event) {
+    // What this process does in the engines has an event of its own.
+    if (event.pid != getpid()) events_.Add(std::move(event));
+  };
   options.used = [this](const EngineInfo& engine, const Reported::Use& use) {
     CountUse(engine, use);
   };

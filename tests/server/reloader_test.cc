@@ -12,9 +12,11 @@
 #include "proto/admin.pb.h"
 #include "proto/control.pb.h"
 #include "server/access/identity.h"
+#include "server/base/event_log.h"
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "server/services/settings_store.h"
+#include "server/sessions/session_manager.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/instant_device.h"
 
@@ -150,7 +152,15 @@ TEST_CASE("An engine takes over the supervisor's settings, whatever else they ha
   std::ofstream(file) << "policy { name: \"fair\" }\n"
                          "tenants { name: \"bad\" max_sms: 65536 devices: 9 }\n"
                          "tenants { name: \"victim\" memory: 1048576 }\n";
+  // The supervisor has the event of a reload.
+  const auto reloads = [&] {
+    const auto events = f.daemon.daemon->manager().events().Latest(EventLog::kMax).events;
+    return std::count_if(events.begin(), events.end(), [](const DaemonEvent& event) {
+      return event.kind == DaemonEvent::Kind::kConfiguration;
+    });
+  };
   REQUIRE(engine.Reload("a test").ok());
+  CHECK(reloads() == 0);
   proto::Settings in_force = f.daemon.daemon->settings().current();
   CHECK(in_force.policy().name() == "fair");
   REQUIRE(in_force.tenants_size() == 2);
@@ -160,6 +170,7 @@ TEST_CASE("An engine takes over the supervisor's settings, whatever else they ha
   // What cannot be read changes nothing.
   std::ofstream(file) << "damaged {";
   CHECK_FALSE(engine.Reload("a test").ok());
+  CHECK(reloads() == 1);
   CHECK(f.daemon.daemon->settings().current().tenants_size() == 2);
 }
 

@@ -444,5 +444,48 @@ TEST_CASE("The supervisor shows the events of all engines") {
   }));
 }
 
+TEST_CASE("What an operator does to all engines is one event") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  const auto chat = Program(daemon, "chat"), train = Program(daemon, "train");
+  REQUIRE(chat->Open());
+  REQUIRE(train->Open());
+  TestClient admin(daemon.socket());
+  const auto stub = AdminOf(admin);
+  grpc::ClientContext first, second, third, fourth;
+  proto::PolicySetting policy, policy_in_force;
+  policy.set_name("whole");
+  REQUIRE(stub->SetPolicy(&first, policy, &policy_in_force).ok());
+  proto::TenantSetting tenant, in_force;
+  tenant.set_name("chat");
+  tenant.set_weight(2);
+  REQUIRE(stub->SetTenant(&second, tenant, &in_force).ok());
+  proto::TraceStarted trace;
+  REQUIRE(stub->StartTrace(&third, {}, &trace).ok());
+  Fetch(admin, trace.trace(), true);
+  proto::Reloaded reloaded;
+  REQUIRE(stub->Reload(&fourth, {}, &reloaded).ok());
+  // An engine reports these programs after all that it has done before.
+  const auto next = Program(daemon, "chat"), last = Program(daemon, "train");
+  REQUIRE(next->Open());
+  REQUIRE(last->Open());
+  std::map<std::string, int> kinds;
+  REQUIRE(Eventually([&] {
+    grpc::ClientContext context;
+    proto::Events events;
+    REQUIRE(stub->GetEvents(&context, {}, &events).ok());
+    kinds.clear();
+    for (const proto::Event& event : events.events()) ++kinds[event.kind()];
+    return kinds["opened"] == 4;
+  }));
+  CHECK(kinds["policy"] == 1);
+  CHECK(kinds["tenant"] == 1);
+  CHECK(kinds["trace"] == 1);
+  CHECK(kinds["config"] == 1);
+}
+
 }  // namespace
 }  // namespace detshare
