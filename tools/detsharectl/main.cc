@@ -546,7 +546,7 @@ void AddTop(CLI::App& app, Options& options, Action& action) {
       app.add_subcommand("top", "Show how much each session uses the devices, refreshed");
   top->add_option("--seconds", options.top.seconds, "Time between two readings, 0.1 to 3600")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 3600.0).description(""))
+      ->check(text::NumberIn(0.1, 3600).description(""))
       ->type_name("SECONDS");
   top->add_option(
          "--sort", options.top.sort,
@@ -572,7 +572,7 @@ void AddTrace(CLI::App& app, Options& options, Action& action) {
       ->required();
   trace->add_option("--seconds", options.trace.seconds, "Length of the trace, 0.05 to 600")
       ->capture_default_str()
-      ->check(CLI::Range(0.05, 600.0).description(""))
+      ->check(text::NumberIn(0.05, 600).description(""))
       ->type_name("SECONDS");
   trace->final_callback([&] {
     action = [&] {

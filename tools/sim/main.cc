@@ -130,7 +130,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   app.add_option("--hours", flags.hours, "Virtual time, in hours [the trace's, or 1]")
-      ->check(CLI::Range(1e-4, 8784.));
+      ->check(text::NumberIn(1e-4, 8784));
   auto* trace =
       app.add_option("--trace", flags.trace, "A file of a known format, see docs/simulator.md");
   flags.generate.format = "azure-llm";
@@ -139,18 +139,18 @@ int Main(int argc, char** argv) {
       ->excludes(trace)
       ->capture_default_str();
   app.add_option("--rate", flags.rate, "Generated requests a second in all [6, or 0.5 a device]")
-      ->check(CLI::PositiveNumber);
+      ->check(text::NumberIn(1e-6, 1e9));
   app.add_option("--services", flags.services, "Generated services [two a device]");
   app.add_option("--trainings", flags.trainings, "Trainings without end beside them [one a device]")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--model", options.model.billions, "Parameters of language models, in billions")
-      ->check(CLI::Range(0.1, 50.))
+      ->check(text::NumberIn(0.1, 50))
       ->capture_default_str();
   app.add_option("--slo-tpot", flags.slo_tpot_ms, "Time per output token, milliseconds")
-      ->check(CLI::PositiveNumber)
+      ->check(text::NumberIn(1e-6, 1e9))
       ->capture_default_str();
   app.add_option("--slo-ttft", flags.slo_ttft_ms, "Time to first token, milliseconds")
-      ->check(CLI::PositiveNumber)
+      ->check(text::NumberIn(1e-6, 1e9))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Seed of the generated requests")->capture_default_str();
   app.add_option("--threads", options.threads,

@@ -118,6 +118,19 @@ std::string SharedOptions(const CLI::App& app) {
 
 }  // namespace
 
+CLI::Validator NumberIn(double least, double most) {
+  std::ostringstream bounds, described;
+  bounds << least << " to " << most;
+  described << "FLOAT in [" << least << " - " << most << "]";
+  const auto check = [least, most, allowed = bounds.str()](std::string& text) -> std::string {
+    double number = 0;
+    // No comparison with NaN is true.
+    if (CLI::detail::lexical_cast(text, number) && number >= least && number <= most) return "";
+    return text + " is not a number of " + allowed;
+  };
+  return CLI::Validator(check, described.str());
+}
+
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& names) {
   std::string best;
   // A third of the letters may be wrong.

@@ -15,6 +15,10 @@ namespace detshare::text {
 std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> arguments,
                                     int usage_code);
 
+// Checks that an option's value is a number of `least` to `most`. CLI::Range takes "nan" for any
+// number, this validator refuses it. `least` and `most` are finite.
+CLI::Validator NumberIn(double least, double most);
+
 // The one of `names` that a person who wrote `word` has probably meant; "" if none is close.
 // Counts letters that are missing, too many, wrong or swapped with the next one.
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& names);

@@ -294,7 +294,7 @@ int Main(int argc, char** argv) {
       kTrial);
   app.add_option("--seconds", options.seconds, "How long each of the runs takes [10]")
       ->type_name("S")
-      ->check(CLI::Range(0.05, 3600.0));
+      ->check(text::NumberIn(0.05, 3600));
   app.add_option("--backend", options.backend,
                  "The GPU: cuda for the real one, soft for the software GPU, auto for the real one "
                  "if there is one [auto]")

@@ -61,4 +61,8 @@ for command in status doctor "top --once" "endpoint list" events "policy set fai
   grep -q 'too long for a socket' <<<"$said" && ! grep -q 'grpc\|gRPC\|\.cc:\|UNKNOWN' <<<"$said" ||
     { echo "FAILED: $command says: $said" && failed=1; }
 done
+# No number is no length of time.
+for command in "top --once" "trace --out $work/trace.json"; do
+  expect 2 "--seconds: nan is not a number of 0" "$detsharectl" --socket "$work/none.sock" $command --seconds nan
+done
 exit $failed

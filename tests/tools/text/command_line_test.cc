@@ -71,5 +71,23 @@ TEST_CASE("Help and version end with 0, mistakes with the tool's code for them")
   }
 }
 
+TEST_CASE("A number is accepted from its least to its largest value, and nothing else is") {
+  const auto accepts = [](const std::string& text) {
+    double number = -1;
+    CLI::App app("A tool.", "tool");
+    app.add_option("--seconds", number)->check(NumberIn(0.05, 600));
+    return !ParseCommandLine(app, {"--seconds=" + text}, 64).has_value();
+  };
+  for (const char* right : {"0.05", "2", "1e2", "600"}) {
+    INFO(right);
+    CHECK(accepts(right));
+  }
+  for (const char* wrong :
+       {"nan", "-nan", "NaN", "inf", "-inf", "0", "0.049", "-2", "601", "1e999", "soon", "2s"}) {
+    INFO(wrong);
+    CHECK_FALSE(accepts(wrong));
+  }
+}
+
 }  // namespace
 }  // namespace detshare::text

@@ -41,5 +41,6 @@ expect() { # TEXT ARGUMENTS...
 }
 expect '--seconds' --secnds 1
 expect 'seconds' --seconds 0
+expect 'nan is not a number of 0.05 to 3600' --seconds nan
 DETSHARE_DAEMON=/nowhere expect 'no daemon' --backend soft --seconds 0.1
 [ -e /dev/nvidiactl ] || expect 'cannot use' --backend cuda --seconds 0.1
