@@ -78,7 +78,12 @@ int Run(Flags& flags) {
     trace = GenerateTrace(flags.generate);
   }
   if (!trace.ok()) return Refuse(trace.status(), kExitRefused);
-  options.hours = flags.hours > 0 ? flags.hours : trace->requests.back().at / 3600 + 1e-3;
+  options.hours = flags.hours;
+  if (options.hours <= 0) {
+    // At a low rate, no request may be generated.
+    options.hours =
+        trace->requests.empty() ? flags.generate.hours : trace->requests.back().at / 3600 + 1e-3;
+  }
   options.trainings = flags.trainings >= 0 ? flags.trainings : options.devices;
   if (flags.preemption == "off") options.device.preemption = 0;
   options.slo_tpot = flags.slo_tpot_ms / 1000;
