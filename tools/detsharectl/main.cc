@@ -1,8 +1,8 @@
 // detsharectl: shows the state of a running detshared, changes its settings, and verifies programs.
 //
-// Exit codes: 0; 1 if the daemon refused or failed, a configuration has mistakes, or the doctor
-// found an error; 2 for a wrong command line; 3 if no daemon replies. `verify` has its own codes
-// (verify.h).
+// Exit codes: 0; 1 if the daemon refused or failed, a configuration has mistakes, the doctor found an
+// error, or the output could not be written; 2 for a wrong command line; 3 if no daemon replies.
+// `verify` has its own codes (verify.h).
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
@@ -667,7 +667,10 @@ int Main(int argc, char** argv) {
   }
   if (check->parsed()) return CheckConfig(options.config_file, options.json);
   if (show->parsed()) return ShowConfig(options.config_file, options.json);
-  if (example->parsed()) return std::fputs(ExampleText().c_str(), stdout) < 0 ? kExitRefused : 0;
+  if (example->parsed()) {
+    Print(ExampleText());
+    return 0;
+  }
   if (doctor->parsed()) return PrintDoctor(options);
   return kExitUsage;
 }
@@ -675,4 +678,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace detshare::ctl
 
-int main(int argc, char** argv) { return detshare::ctl::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return detshare::text::EndOutput("detsharectl", detshare::ctl::Main(argc, argv));
+}

@@ -27,7 +27,8 @@ struct VerifyOptions {
 
 inline constexpr int kVerifyEqual = 0;
 inline constexpr int kVerifyDifferent = 1;
-inline constexpr int kVerifyFailed = 2;           // the program could not be run
+inline constexpr int kVerifyFailed = 2;           // the program could not be run, or the result
+                                                  // could not be written
 inline constexpr int kVerifyNotReproducible = 3;  // two runs without neighbours differ already
 inline constexpr int kVerifyEqualInTurns = 4;     // equal in exclusive turns, not in space
 

@@ -1,6 +1,6 @@
 // detshare-sim: runs the daemon's policies in virtual time, over many devices.
 //
-// Exit codes: 0; 1 if a trace or a file cannot be used; 2 for a wrong command line.
+// Exit codes: 0; 1 if a trace or a file cannot be used, or the output cannot be written; 2 for a wrong command line.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -175,4 +175,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace detshare::sim
 
-int main(int argc, char** argv) { return detshare::sim::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return detshare::text::EndOutput("detshare-sim", detshare::sim::Main(argc, argv));
+}

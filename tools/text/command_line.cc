@@ -1,7 +1,9 @@
 #include "tools/text/command_line.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <sstream>
 #include <string_view>
 
@@ -129,6 +131,15 @@ CLI::Validator NumberIn(double least, double most) {
     return text + " is not a number of " + allowed;
   };
   return CLI::Validator(check, described.str());
+}
+
+int EndOutput(const char* tool, int code) {
+  // A write that has failed before leaves its bytes in the buffer, so it fails again.
+  const int error = std::fflush(stdout) != 0 ? errno : 0;
+  if (error == EPIPE || (error == 0 && std::ferror(stdout) == 0)) return code;
+  std::fprintf(stderr, "%s: cannot write all of the output%s%s\n", tool, error != 0 ? ": " : "",
+               error != 0 ? std::strerror(error) : "");
+  return code != 0 ? code : 1;
 }
 
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& names) {

@@ -1,5 +1,5 @@
 // What the command lines of all tools have in common: --version, help that names the options of all
-// commands, and errors that name the next step. One thread.
+// commands, errors that name the next step, and output that is complete or an error. One thread.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,6 +18,11 @@ std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> argu
 // Checks that an option's value is a number of `least` to `most`. CLI::Range takes "nan" for any
 // number, this validator refuses it. `least` and `most` are finite.
 CLI::Validator NumberIn(double least, double most);
+
+// A tool's last step. Writes what stdout still has in its buffer. If what `tool` has printed there
+// could not be written, says so on stderr, and returns 1 in place of 0. A reader that has left, as
+// `head` does, is no error. Otherwise returns `code`.
+int EndOutput(const char* tool, int code);
 
 // The one of `names` that a person who wrote `word` has probably meant; "" if none is close.
 // Counts letters that are missing, too many, wrong or swapped with the next one.

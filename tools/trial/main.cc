@@ -312,4 +312,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace detshare::trial
 
-int main(int argc, char** argv) { return detshare::trial::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return detshare::text::EndOutput(detshare::trial::kTrial, detshare::trial::Main(argc, argv));
+}

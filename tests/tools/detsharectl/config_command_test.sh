@@ -61,6 +61,13 @@ for command in status doctor "top --once" "endpoint list" events "policy set fai
   grep -q 'too long for a socket' <<<"$said" && ! grep -q 'grpc\|gRPC\|\.cc:\|UNKNOWN' <<<"$said" ||
     { echo "FAILED: $command says: $said" && failed=1; }
 done
+# A full disk is an error of the command. A reader that leaves is none.
+for command in "api --json" "config show $work/good.toml" "config example" --help; do
+  said=$("$detsharectl" $command 2>&1 >/dev/full)
+  [ $? = 1 ] && [[ $said == *"detsharectl: cannot write all of the output: No space left on device"* ]] ||
+    { echo "FAILED: about a full disk, $command says: $said" && failed=1; }
+done
+expect 0 "" bash -c "trap '' PIPE; '$detsharectl' api --json | true; exit \${PIPESTATUS[0]}"
 # No number is no length of time.
 for command in "top --once" "trace --out $work/trace.json"; do
   expect 2 "--seconds: nan is not a number of 0" "$detsharectl" --socket "$work/none.sock" $command --seconds nan

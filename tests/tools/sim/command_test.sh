@@ -25,4 +25,8 @@ done
 expect 2 "not a number of 0.0001 to 8784" --hours 0
 # So few requests a second that none comes in the hour.
 expect 0 "workload-aware" --rate 1e-6
+# A full disk is an error.
+said=$("$sim" --quiet --hours 0.01 2>&1 >/dev/full)
+[ $? = 1 ] && [[ $said == *"detshare-sim: cannot write all of the output"* ]] ||
+  { echo "FAILED: about a full disk it says: $said" && failed=1; }
 exit $failed
