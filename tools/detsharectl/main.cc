@@ -376,6 +376,7 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->add_option("--devices", flags.devices,
                   "Limit of the devices of a program, for programs that begin afterwards; 0: all")
       ->type_name("N");
+  text::RefuseEmptyValues(*set);
   set->final_callback([&, set] { action = [&, set] { return SetTenant(options, *set); }; });
   CLI::App* const unset = tenant->add_subcommand(
       "unset", "Give a tenant back the settings of the configuration and of its endpoints");
@@ -448,6 +449,7 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
       ->type_name("TIME");
   open->add_option("--slo-tpot", flags.slo_tpot, "Objective for the time per output token")
       ->type_name("TIME");
+  text::RefuseEmptyValues(*open);
   decide(open, OpenEndpoint);
   decide(own, SetEndpointOwner);
   decide(close, CloseEndpoint);

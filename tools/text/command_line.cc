@@ -133,6 +133,17 @@ CLI::Validator NumberIn(double least, double most) {
   return CLI::Validator(check, described.str());
 }
 
+void RefuseEmptyValues(CLI::App& command) {
+  const CLI::Validator given(
+      [](std::string& text) -> std::string {
+        return text.empty() ? "a value is not \"\"; to set nothing, leave the option out" : "";
+      },
+      /*validator_desc=*/"");
+  for (CLI::Option* option : command.get_options()) {
+    if (!option->get_positional() && option->get_items_expected_max() > 0) option->check(given);
+  }
+}
+
 int EndOutput(const char* tool, int code) {
   // A write that has failed before leaves its bytes in the buffer, so it fails again.
   const int error = std::fflush(stdout) != 0 ? errno : 0;

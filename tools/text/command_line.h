@@ -19,6 +19,10 @@ std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> argu
 // number, this validator refuses it. `least` and `most` are finite.
 CLI::Validator NumberIn(double least, double most);
 
+// Makes an error of an empty value of any option of `command`, as a script with an unset variable
+// has it (--memory ""). Call it after the options were added.
+void RefuseEmptyValues(CLI::App& command);
+
 // A tool's last step. Writes what stdout still has in its buffer. If what `tool` has printed there
 // could not be written, says so on stderr, and returns 1 in place of 0. A reader that has left, as
 // `head` does, is no error. Otherwise returns `code`.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# detsharectl config and doctor as commands: their output on both streams, and their exit codes.
+# detsharectl config and doctor as commands, and mistakes in command lines, without a daemon: the output on both streams, and their exit codes.
 #
 #   config_command_test.sh DETSHARECTL
 set -uo pipefail
@@ -61,6 +61,12 @@ for command in status doctor "top --once" "endpoint list" events "policy set fai
   grep -q 'too long for a socket' <<<"$said" && ! grep -q 'grpc\|gRPC\|\.cc:\|UNKNOWN' <<<"$said" ||
     { echo "FAILED: $command says: $said" && failed=1; }
 done
+# A limit whose value is missing, as in a script with an unset variable, is a mistake and not no limit.
+for option in memory pinned-memory sessions devices weight sms class exclusive slo-tpot; do
+  expect 2 "--$option: a value is not \"\"" "$detsharectl" --socket "$work/none.sock" tenant set train "--$option" ""
+  expect 2 "--$option: a value is not \"\"" "$detsharectl" --socket "$work/none.sock" endpoint open em "--$option" ""
+done
+expect 2 '--share: a value is not ""' "$detsharectl" --socket "$work/none.sock" tenant set train --share ""
 # A full disk is an error of the command. A reader that leaves is none.
 for command in "api --json" "config show $work/good.toml" "config example" --help; do
   said=$("$detsharectl" $command 2>&1 >/dev/full)

@@ -71,6 +71,25 @@ TEST_CASE("Help and version end with 0, mistakes with the tool's code for them")
   }
 }
 
+TEST_CASE("An option's value that is empty is a mistake where nothing may be left open") {
+  const auto parse = [](std::vector<std::string> arguments) {
+    std::string name, memory;
+    std::vector<std::string> devices;
+    CLI::App app("A tool.", "tool");
+    app.add_option("NAME", name);
+    app.add_option("--memory", memory);
+    app.add_option("--device", devices)->allow_extra_args(false);
+    RefuseEmptyValues(app);
+    return ParseCommandLine(app, std::move(arguments), 64);
+  };
+  CHECK(parse({"a"}) == std::nullopt);
+  CHECK(parse({"a", "--memory", "0", "--device", "1", "--device", "2"}) == std::nullopt);
+  CHECK(parse({"a", "--memory", ""}) == 64);
+  CHECK(parse({"a", "--memory="}) == 64);
+  CHECK(parse({"a", "--device", "1", "--device", ""}) == 64);
+  CHECK(parse({"--help"}) == 0);
+}
+
 TEST_CASE("A number is accepted from its least to its largest value, and nothing else is") {
   const auto accepts = [](const std::string& text) {
     double number = -1;
