@@ -1,14 +1,16 @@
 #include "tools/detsharectl/trace.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/digest_log.h"
@@ -34,6 +36,49 @@ std::string PartitionName(uint32_t first, uint32_t count, bool urgent = false) {
 
 ordered_json NameEvent(const char* what, int pid, uint64_t tid, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
+}
+
+// The file of --out. What was there stays until there is a trace to write. A file that this object
+// has made goes with it, unless a trace was written.
+class OutFile {
+ public:
+  explicit OutFile(std::string path) : path_(std::move(path)) {
+    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    made_ = fd_ >= 0;
+    if (!made_ && errno == EEXIST) fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  }
+  ~OutFile() {
+    if (fd_ >= 0) close(fd_);
+    if (made_) unlink(path_.c_str());
+  }
+  OutFile(const OutFile&) = delete;
+  OutFile& operator=(const OutFile&) = delete;
+
+  // Whether the file may be written. If not, errno says why, right after the constructor.
+  bool ok() const { return fd_ >= 0; }
+  // Replaces what the file has. False with errno. Call it once.
+  bool Write(const std::string& text) {
+    made_ = false;
+    // A pipe or a terminal has no length.
+    if (ftruncate(fd_, 0) != 0 && errno != EINVAL) return false;
+    for (size_t done = 0; done < text.size();) {
+      const ssize_t written = write(fd_, text.data() + done, text.size() - done);
+      if (written < 0) return false;
+      done += static_cast<size_t>(written);
+    }
+    return close(std::exchange(fd_, -1)) == 0;
+  }
+
+ private:
+  const std::string path_;
+  int fd_ = -1;
+  bool made_ = false;
+};
+
+int CannotWrite(const std::string& path) {
+  std::fprintf(stderr, "detsharectl: cannot write %s: %s; name another file with --out\n",
+               path.c_str(), std::strerror(errno));
+  return kExitRefused;
 }
 
 }  // namespace
@@ -149,12 +194,12 @@ std::string TraceWriter::Finish() {
 }
 
 int Trace(const TraceOptions& options) {
-  std::ofstream file(options.out, std::ios::binary | std::ios::trunc);
-  if (!file) {
-    std::fprintf(stderr, "detsharectl: cannot write %s: %s; name another file with --out\n",
-                 options.out.c_str(), std::strerror(errno));
-    return kExitUsage;
-  }
+  OutFile file(options.out);
+  if (!file.ok()) return CannotWrite(options.out);
+  // Ctrl-C or a termination ends the trace early, and the file is written all the same.
+  struct sigaction stop {};
+  stop.sa_handler = [](int) { g_interrupted.store(true, std::memory_order_relaxed); };
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &stop, nullptr);
   const std::unique_ptr<proto::Admin::Stub> admin = AdminAt(options.socket);
   proto::TraceStarted started;
   {
@@ -163,10 +208,6 @@ int Trace(const TraceOptions& options) {
     const int code = Explain(admin->StartTrace(&context, {}, &started), options.socket);
     if (code != 0) return code;
   }
-  // Ctrl-C ends the trace early, and the file is written all the same.
-  struct sigaction stop {};
-  stop.sa_handler = [](int) { g_interrupted.store(true, std::memory_order_relaxed); };
-  sigaction(SIGINT, &stop, nullptr);
   TraceWriter writer(started.now_ns());
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
@@ -183,13 +224,7 @@ int Trace(const TraceOptions& options) {
     if (code != 0) return code;
     writer.Add(chunk);
   }
-  file << writer.Finish();
-  file.close();
-  if (!file) {
-    std::fprintf(stderr, "detsharectl: cannot write %s; name another file with --out\n",
-                 options.out.c_str());
-    return kExitRefused;
-  }
+  if (!file.Write(writer.Finish())) return CannotWrite(options.out);
   std::fprintf(stderr, "%s in %s; open it in ui.perfetto.dev\n",
                text::Counted(writer.operations(), "operation").c_str(), options.out.c_str());
   if (writer.lost() != 0) {

@@ -56,8 +56,8 @@ struct TraceOptions {
   std::string out;
   double seconds = 2;
 };
-// Takes a trace for `seconds`, or until Ctrl-C. Returns an exit code; after an error, a message is
-// on stderr.
+// Takes a trace for `seconds`, or until SIGINT or SIGTERM, and then writes it to `out`. What `out` had
+// before stays if no trace is taken. Returns an exit code; after an error, a message is on stderr.
 int Trace(const TraceOptions& options);
 
 }  // namespace detshare::ctl

@@ -74,6 +74,12 @@ for command in "api --json" "config show $work/good.toml" "config example" --hel
     { echo "FAILED: about a full disk, $command says: $said" && failed=1; }
 done
 expect 0 "" bash -c "trap '' PIPE; '$detsharectl' api --json | true; exit \${PIPESTATUS[0]}"
+# A trace that is not taken leaves its file as it was.
+echo kept >"$work/kept"
+expect 3 "no detshared replies" "$detsharectl" --socket "$work/none.sock" trace --out "$work/kept"
+[ "$(cat "$work/kept")" = kept ] || { echo "FAILED: the file of the trace was changed" && failed=1; }
+expect 3 "no detshared replies" "$detsharectl" --socket "$work/none.sock" trace --out "$work/fresh"
+[ ! -e "$work/fresh" ] || { echo "FAILED: there is a file without a trace" && failed=1; }
 # No number is no length of time.
 for command in "top --once" "trace --out $work/trace.json"; do
   expect 2 "--seconds: nan is not a number of 0" "$detsharectl" --socket "$work/none.sock" $command --seconds nan

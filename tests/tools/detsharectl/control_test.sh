@@ -210,7 +210,31 @@ says '--socket PATH'
 
 # A second trace has nothing of the first. Both commands work again after it.
 expect 0 trace --out "$folder/again.json" --seconds 0.2
-expect 2 trace --out /no/such/folder/trace.json
+expect 1 trace --out /no/such/folder/trace.json
+says 'cannot write /no/such/folder/trace.json: No such file or directory; name another file with --out'
+expect 1 trace --out /dev/full --seconds 0.05
+says 'cannot write /dev/full: No space left on device'
+expect 0 trace --out /dev/stdout --seconds 0.05
+says traceEvents
+
+# A trace ends with SIGTERM, and its file is whole. One that is refused leaves its file as it was.
+traces() { "$CTL" events --kind trace --json | wc -l; }
+before=$(traces)
+"$CTL" trace --out "$folder/again.json" --seconds 600 2>/dev/null &
+tracer=$!
+for _ in $(seq 600); do
+  [ "$(traces)" -gt "$before" ] && break
+  sleep 0.1
+done
+echo kept >"$folder/kept"
+expect 1 trace --out "$folder/kept"
+says 'another client is taking a trace'
+[ "$(cat "$folder/kept")" = kept ] || fail "a trace that was refused empties its file"
+expect 1 trace --out "$folder/fresh"
+[ -e "$folder/fresh" ] && fail "a trace that was refused leaves a file"
+kill -TERM $tracer
+wait $tracer || fail "a trace that is terminated ends with $?"
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))["traceEvents"]' "$folder/again.json" || fail "the terminated trace"
 expect 0 policy set whole
 expect 0 status --json
 for pid in "${noises[@]}"; do kill -0 $pid 2>/dev/null || fail "a program has ended"; done
