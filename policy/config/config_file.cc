@@ -62,6 +62,17 @@ std::string TypeName(const toml::node& node) {
   }
 }
 
+// What the file has in place of an allowed value: a number itself, and of other values the type.
+std::string Found(const toml::node& node) {
+  if (const auto integer = node.value_exact<int64_t>()) return absl::StrCat(*integer);
+  const auto number = node.value_exact<double>();
+  if (!number.has_value()) return TypeName(node);
+  const std::string text = NumberText(*number);
+  // A fraction of 0 may be what is wrong.
+  const bool whole = text.find_first_not_of("-0123456789") == text.npos;
+  return whole ? text + ".0" : text;
+}
+
 template <typename Items, typename Text>
 std::string List(const Items& items, const Text& text) {
   std::vector<std::string> names;
@@ -198,7 +209,7 @@ class Reader {
             absl::StrCat(setting.key, " is ", Allowed(setting), ", not ", Shown(string->get())));
     } else {
       status = absl::InvalidArgumentError(
-          absl::StrCat(setting.key, " is ", Allowed(setting), ", not ", TypeName(node)));
+          absl::StrCat(setting.key, " is ", Allowed(setting), ", not ", Found(node)));
     }
     if (!status.ok()) Problem(node.source(), std::string(status.message()));
   }
@@ -224,7 +235,7 @@ class Reader {
         Problem(value.source(), absl::StrCat(Shown(Name(key)),
                                              " is a text, a number, true or "
                                              "false, not ",
-                                             TypeName(value)));
+                                             Found(value)));
         continue;
       }
       parameter_places_[Name(key)] = Place(key.source().begin.line, key.source().begin.column);
@@ -262,9 +273,9 @@ class Reader {
           absl::StrCat("[[tenant]] has no ", Shown(Name(key)), "; it has ",
                        List(keys, [](const TenantKey& one) { return std::string(one.key); })));
     }
-    std::string expected;
     const auto* string = node.as_string();
     const std::string text = string != nullptr ? string->get() : "";
+    std::string expected, instead = string != nullptr ? Shown(text) : Found(node);
     if (std::holds_alternative<TenantKey::Name>(found->field)) {
       if (!IsTenantName(text)) expected = "1 to 64 letters, digits and -_.@, in quotes";
       tenant->tenant.name = text;
@@ -318,10 +329,11 @@ class Reader {
       const auto names = std::get<std::vector<std::string> TenantConfig::*>(found->field);
       if (!ReadNames(node, &(tenant->*names)))
         expected = "an array of names or ids, as [\"alice\", 1001]";
+      if (node.is_array())
+        instead = absl::StrCat("an array of other values or of more than ", kMaxPrincipals);
     }
     if (!expected.empty()) {
-      Problem(node.source(), absl::StrCat(Name(key), " is ", expected, ", not ",
-                                          string != nullptr ? Shown(text) : TypeName(node)));
+      Problem(node.source(), absl::StrCat(Name(key), " is ", expected, ", not ", instead));
     }
   }
 

@@ -183,6 +183,7 @@ TEST_CASE("All mistakes are reported at once, with line, column and the allowed 
         "f:3:15: staging_mib is 1 to 1024, not 5000\n");
   CHECK(Problems("[daemon]\nstaging_mib = \"64\"\n") ==
         "f:2:15: staging_mib is 1 to 1024, not a text\n");
+  CHECK(Problems("[daemon]\nstaging_mib = 1.5\n") == "f:2:15: staging_mib is 1 to 1024, not 1.5\n");
   CHECK_THAT(Problems("[daemon]\nsocket = \"relative\"\n"), Catch::Contains("an absolute path"));
   CHECK_THAT(Problems("[daemon]\nsocket_mode = \"0999\"\n"), Catch::Contains("octal"));
   CHECK_THAT(Problems("[daemon]\nsocket_mode = \"6777\"\n"), Catch::Contains("octal"));
@@ -257,6 +258,17 @@ TEST_CASE("Mistakes of tenants are reported, too") {
     CHECK_THAT(tenant(std::string("slo_tpot = ") + slo), Catch::Contains("a duration"));
   for (const char* users : {"\"alice\"", "[\"\"]", "[-1]", "[4294967295]", "[1.5]", "[[\"a\"]]"})
     CHECK_THAT(tenant(std::string("users = ") + users), Catch::Contains("an array of names"));
+  CHECK(tenant("sm_percent = 101") == "f:3:14: sm_percent is an integer of 0 to 100, not 101\n");
+  CHECK(tenant("sm_percent = 50.0") == "f:3:14: sm_percent is an integer of 0 to 100, not 50.0\n");
+  CHECK(tenant("weight = -1") == "f:3:10: weight is a number above 0, up to 1000000, not -1\n");
+  CHECK(tenant("weight = 1e99") ==
+        "f:3:10: weight is a number above 0, up to 1000000, not 1e+99\n");
+  CHECK(tenant("weight = nan") == "f:3:10: weight is a number above 0, up to 1000000, not nan\n");
+  CHECK(tenant("weight = true") ==
+        "f:3:10: weight is a number above 0, up to 1000000, not true or false\n");
+  CHECK(tenant("users = [-1]") ==
+        "f:3:9: users is an array of names or ids, as [\"alice\", 1001], not an array of other "
+        "values or of more than 1024\n");
   CHECK_THAT(Problems("tenant = [1]\n"), Catch::Contains("[[tenant]]"));
   CHECK_THAT(Problems("tenant = 1\n"), Catch::Contains("[[tenant]]"));
   CHECK_THAT(Problems("[policy]\nname = \"static\"\n[[tenant]]\nname = \"a\"\nsm_percent = 60\n"
