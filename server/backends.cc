@@ -1,10 +1,10 @@
 #include "server/backends.h"
 
-#include <charconv>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "policy/config/config.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/host_nvml.h"
@@ -57,17 +57,9 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
     soft.worker_threads = options.soft_threads;
     soft.preemption = options.preemption;
     soft.kernels_outlive_sessions = options.soft_kernels_outlive_sessions;
-    if (!options.soft_cc.empty()) {
-      const char* const end = options.soft_cc.data() + options.soft_cc.size();
-      const auto major = std::from_chars(options.soft_cc.data(), end, soft.compute_major);
-      if (major.ec != std::errc() || major.ptr == end || *major.ptr != '.') {
-        return absl::InvalidArgumentError("a compute capability is written as 9.0");
-      }
-      const auto minor = std::from_chars(major.ptr + 1, end, soft.compute_minor);
-      if (minor.ec != std::errc() || minor.ptr != end) {
-        return absl::InvalidArgumentError("a compute capability is written as 9.0");
-      }
-    }
+    if (!options.soft_cc.empty() &&
+        !ParseComputeCapability(options.soft_cc, &soft.compute_major, &soft.compute_minor))
+      return absl::InvalidArgumentError("a compute capability is written as 9.0");
     soft.log = [](std::string_view line) { LogWarning("soft: ", std::string(line)); };
     DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, soft::CreateSoftDevice(soft));
     opened.devices.push_back(std::move(device));

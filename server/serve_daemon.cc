@@ -313,7 +313,7 @@ int ServeDaemon(Startup startup) {
   AnnounceReady(startup);
   std::unique_ptr<Watchdog> watchdog = StartWatchdog(startup, *daemon);
   Reloader reloader(
-      startup.config, [&startup] { return ReadConfiguration(startup.flags); }, *daemon,
+      startup.config, [&startup] { return ReadAgain(startup); }, *daemon,
       options.inherited_settings);
   // The supervisor tells an engine to reload.
   if (!startup.flags.config_file.empty() && channels.member == nullptr)

@@ -504,7 +504,7 @@ void Supervisor::Refuse(int connection, Peer peer) {
 
 absl::StatusOr<ReloadReport> Supervisor::Apply() {
   std::string text;
-  DETSHARE_ASSIGN_OR_RETURN(const Config wanted, ReadConfiguration(startup_.flags, &text));
+  DETSHARE_ASSIGN_OR_RETURN(const Config wanted, ReadAgain(startup_, &text));
   DETSHARE_RETURN_IF_ERROR(PrepareCopy(text));
   Daemon::Options options = daemon_;
   BackendOptions unused;

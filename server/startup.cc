@@ -15,6 +15,7 @@
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "server/directories.h"
+#include "server/web/bearer_token.h"
 
 namespace detshare {
 namespace {
@@ -86,6 +87,20 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   if (daemon.listen_fd >= 0) fcntl(daemon.listen_fd, F_SETFD, FD_CLOEXEC);
   startup.signal_fd = BlockSignals();
   return startup;
+}
+
+absl::StatusOr<Config> ReadAgain(const Startup& startup, std::string* text) {
+  DETSHARE_ASSIGN_OR_RETURN(Config config, ReadConfiguration(startup.flags, text));
+  if (startup.flags.engine_fd >= 0) return config;
+  std::string socket = config.socket;
+  // The service manager may have named the socket.
+  if (socket.empty())
+    socket = startup.config.socket.empty() ? startup.daemon.socket : std::string(kDefaultSocket);
+  DETSHARE_RETURN_IF_ERROR(
+      CheckRuntimeDirectory(RuntimeDirectory(config.runtime_dir, socket), socket));
+  if (!config.metrics_listen.empty() && !config.metrics_token_file.empty())
+    DETSHARE_RETURN_IF_ERROR(BearerToken(config.metrics_token_file).Check());
+  return config;
 }
 
 void AnnounceReady(const Startup& startup) {

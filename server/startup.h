@@ -33,6 +33,11 @@ struct Startup {
 // each mistake.
 absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& flags);
 
+// Reads the configuration again, for a reload. Returns the errors of ReadConfiguration(), and an
+// error for a setting with which this daemon would not start again. `text` is as there. An engine
+// leaves such settings to the supervisor.
+absl::StatusOr<Config> ReadAgain(const Startup& startup, std::string* text = nullptr);
+
 // Tells the service manager and the process that started this one that clients can connect. Called
 // at most once.
 void AnnounceReady(const Startup& startup);

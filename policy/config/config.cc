@@ -20,11 +20,12 @@ namespace detshare {
 namespace {
 
 constexpr int64_t kMaxCount = 1 << 30;
+constexpr absl::string_view kSocketFlag = "socket";
 
 constexpr ConfigSetting kSettings[] = {
     {.section = "daemon",
      .key = "socket",
-     .flag = "socket",
+     .flag = kSocketFlag,
      .field = &Config::socket,
      .type = "PATH",
      .computed = kDefaultSocket,
@@ -518,7 +519,10 @@ std::string Allowed(const ConfigSetting& setting) {
     if (setting.type == "ADDRESS") return std::string(kListenAddressForms);
     if (setting.type == "UIDS")
       return "a range of at most 65536 user IDs above 0, as \"2000000000-2000000999\"";
+    if (setting.flag == kSocketFlag)
+      return absl::StrCat("an absolute path of at most ", kMaxSocketPath, " characters");
     if (setting.type == "PATH" || setting.type == "DIR") return "an absolute path";
+    if (setting.type == "X.Y") return "a major and a minor number in quotes, as \"9.0\"";
     if (setting.type == "NAME") return "the name of a policy, or the path of a shared object";
     return "a text";
   }
@@ -556,6 +560,11 @@ absl::Status SetFromText(const ConfigSetting& setting, absl::string_view text, C
     allowed = allowed && ParseListenAddress(text).ok();
   } else if (setting.type == "UIDS") {
     allowed = ParseUserRange(text).has_value();
+  } else if (setting.type == "X.Y") {
+    int major = 0, minor = 0;
+    allowed = ParseComputeCapability(text, &major, &minor);
+  } else if (setting.flag == kSocketFlag) {
+    allowed = allowed && !text.empty() && text.size() <= kMaxSocketPath && text.back() != '/';
   } else if (text.empty()) {
     allowed = false;
   }
@@ -618,6 +627,13 @@ bool ParseSize(absl::string_view text, int64_t* bytes) {
   return true;
 }
 
+bool ParseComputeCapability(absl::string_view text, int* major, int* minor) {
+  const std::vector<absl::string_view> numbers = absl::StrSplit(text, '.');
+  return numbers.size() == 2 && text.size() <= 7 &&
+         text.find_first_not_of("0123456789.") == text.npos &&
+         absl::SimpleAtoi(numbers[0], major) && absl::SimpleAtoi(numbers[1], minor);
+}
+
 bool IsPlain(absl::string_view text) {
   return std::none_of(text.begin(), text.end(),
                       [](unsigned char c) { return c < 0x20 || c == 0x7F; });
@@ -635,9 +651,10 @@ absl::Status CheckMetrics(const Config& config) {
   if (config.metrics_listen.empty() || !config.metrics_token_file.empty()) return absl::OkStatus();
   const absl::StatusOr<ListenAddress> address = ParseListenAddress(config.metrics_listen);
   if (!address.ok() || !IsExposed(*address)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("[metrics] listen: other machines reach ", config.metrics_listen,
-                   ": name a token_file, too, or use a loopback address or a unix socket"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "[metrics] listen: other machines reach ", config.metrics_listen,
+      ": name a token_file, too (--metrics-token-file), or use a loopback address or a unix "
+      "socket"));
 }
 
 absl::Status CheckRuntimeDirectory(const std::string& runtime_directory,
@@ -652,17 +669,22 @@ absl::Status CheckRuntimeDirectory(const std::string& runtime_directory,
       runtime_directory, "/detshared.sock"));
 }
 
+std::vector<std::string> Obstacles(const Config& config) {
+  std::vector<std::string> lines;
+  if (const absl::Status metrics = CheckMetrics(config); !metrics.ok())
+    lines.emplace_back(metrics.message());
+  if (!config.runtime_dir.empty()) {
+    const std::string socket = config.socket.empty() ? std::string(kDefaultSocket) : config.socket;
+    const absl::Status runtime = CheckRuntimeDirectory(config.runtime_dir, socket);
+    if (!runtime.ok()) lines.emplace_back(runtime.message());
+  }
+  return lines;
+}
+
 std::vector<std::string> Cautions(const Config& config) {
   const bool defaults = config.default_memory != 0 || config.default_pinned_memory != 0 ||
                         config.default_sessions != 0;
   std::vector<std::string> lines;
-  // A flag may name the file.
-  if (const absl::Status metrics = CheckMetrics(config); !metrics.ok())
-    lines.emplace_back(metrics.message());
-  if (!config.socket.empty() && !config.runtime_dir.empty()) {
-    const absl::Status runtime = CheckRuntimeDirectory(config.runtime_dir, config.socket);
-    if (!runtime.ok()) lines.emplace_back(runtime.message());
-  }
   for (const TenantConfig& tenant : config.tenants) {
     const TenantQuota& quota = tenant.quota;
     const bool limited = quota.memory != 0 || quota.pinned_memory != 0 || quota.sessions != 0;

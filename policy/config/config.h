@@ -5,6 +5,7 @@
 // Nothing here opens a file, a device or a socket.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -21,6 +22,9 @@ namespace detshare {
 
 inline constexpr char kDefaultConfigFile[] = "/etc/detshare/detshare.toml";
 inline constexpr absl::string_view kDefaultSocket = "/run/detshare/detshared.sock";
+// The longest path of a daemon's socket. The system allows 107 characters, and the daemon makes the
+// socket as PATH.new.
+inline constexpr size_t kMaxSocketPath = 103;
 
 // One [[tenant]] of the file.
 struct TenantConfig {
@@ -145,6 +149,8 @@ std::string DurationText(policy::Nanoseconds duration);
 std::string NumberText(double number);
 // Takes "1GiB", "256 MB" (both are powers of 1024), "4096". False for other texts.
 bool ParseSize(absl::string_view text, int64_t* bytes);
+// Takes "9.0", for the compute capability 9.0. False for other texts.
+bool ParseComputeCapability(absl::string_view text, int* major, int* minor);
 // Whether the text has no control characters.
 bool IsPlain(absl::string_view text);
 // Whether a tenant may have this name: 1 to 64 letters, digits and -_.@, so that it can stand in a
@@ -157,6 +163,10 @@ absl::Status CheckMetrics(const Config& config);
 // InvalidArgument unless the runtime directory is that of the socket, where clients look for the
 // files of their sessions. The two may be written differently.
 absl::Status CheckRuntimeDirectory(const std::string& runtime_directory, const std::string& socket);
+
+// Returns a line for each reason why a daemon does not start with the configuration of a valid file,
+// if no flag changes it. The parser does not know the flags.
+std::vector<std::string> Obstacles(const Config& config);
 
 // Returns a line for each part of a valid configuration that probably does less than its author
 // wants.

@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "policy/config/config.h"
 #include "server/access/arrivals.h"
 #include "server/base/errno_text.h"
 #include "server/base/lock_file.h"
@@ -27,13 +29,14 @@ absl::Status LockSocket(const std::string& path) {
 }
 
 absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
-  const std::string made = path + ".new";
+  constexpr absl::string_view kNew = ".new";
+  const std::string made = absl::StrCat(path, kNew);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (made.size() >= sizeof(address.sun_path)) {
+  static_assert(kMaxSocketPath + kNew.size() + 1 == sizeof(address.sun_path));
+  if (path.size() > kMaxSocketPath) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": a socket's path has at most ",
-                     sizeof(address.sun_path) - 1 - (made.size() - path.size()), " characters"));
+        absl::StrCat(path, ": a socket's path has at most ", kMaxSocketPath, " characters"));
   }
   struct stat there;
   if (lstat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode)) {

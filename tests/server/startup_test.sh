@@ -82,4 +82,27 @@ for isolation in none user; do
   refused "another detshared keeps its files in $folder" --isolation $isolation --socket "$folder/e.sock"
   end
 done
+
+# A reload refuses what the next start would refuse.
+# reload TEXT LINE...: a reload with these lines of the configuration changes nothing, and the log says the text.
+reload() {
+  local text=$1
+  shift
+  printf '%s\n' "$@" >"$folder/config"
+  kill -HUP $daemon
+  for _ in $(seq 600); do
+    grep -q "$text" "$folder/log" && return
+    sleep 0.1
+  done
+  fail "the daemon reloads $*, or does not say: $text"
+}
+for isolation in none user; do
+  : >"$folder/config"
+  begin --backend soft --isolation $isolation --config "$folder/config"
+  reload "runtime_dir is $folder/run, and the socket is in $folder" '[daemon]' "runtime_dir = \"$folder/run\""
+  reload "socket is an absolute path of at most 103 characters" '[daemon]' "socket = \"/$(printf 'x%.0s' $(seq 120))\""
+  reload "compute_capability is a major and a minor number" '[software_gpu]' 'compute_capability = "foo"'
+  reload "cannot read the token in $folder/none" '[metrics]' 'listen = "127.0.0.1:0"' "token_file = \"$folder/none\""
+  end
+done
 exit $failed

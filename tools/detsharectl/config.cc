@@ -1,11 +1,14 @@
 #include "tools/detsharectl/config.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "policy/config/accounts.h"
-#include "policy/config/config_file.h"
 #include "policy/config/config_text.h"
 #include "tools/detsharectl/json_text.h"
 
@@ -56,6 +59,13 @@ ordered_json TenantJson(const TenantConfig& config) {
 
 }  // namespace
 
+std::vector<ConfigProblem> MistakesOf(const ParsedConfig& parsed) {
+  std::vector<ConfigProblem> mistakes = parsed.problems;
+  if (!mistakes.empty()) return mistakes;
+  for (std::string& line : Obstacles(parsed.config)) mistakes.push_back({0, 0, std::move(line)});
+  return mistakes;
+}
+
 std::vector<std::string> WarningsOf(const Config& config) {
   std::vector<std::string> warnings = Cautions(config);
   const auto unknown = [&warnings](const TenantConfig& tenant, const char* what,
@@ -71,6 +81,15 @@ std::vector<std::string> WarningsOf(const Config& config) {
       if (!GroupId(group).has_value()) unknown(tenant, "group", group);
     }
   }
+  const auto missing = [&warnings](const char* key, const std::string& path) {
+    struct stat status;
+    if (path.empty() || path[0] != '/' || stat(path.c_str(), &status) == 0 || errno != ENOENT)
+      return;
+    warnings.push_back(
+        absl::StrCat(key, ": this host has no file ", path, ", and no daemon starts without it"));
+  };
+  if (!config.metrics_listen.empty()) missing("[metrics] token_file", config.metrics_token_file);
+  missing("[policy] name", config.policy);
   return warnings;
 }
 
@@ -91,7 +110,7 @@ int CheckConfig(const std::string& file, bool json) {
   std::vector<std::string> warnings;
   if (text.ok()) {
     const ParsedConfig parsed = ParseConfig(*text);
-    problems = parsed.problems;
+    problems = MistakesOf(parsed);
     if (problems.empty()) warnings = WarningsOf(parsed.config);
   } else {
     problems.push_back({0, 0, std::string(text.status().message())});

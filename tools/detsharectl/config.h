@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "policy/config/config.h"
+#include "policy/config/config_file.h"
 
 namespace detshare::ctl {
 
@@ -13,8 +14,12 @@ namespace detshare::ctl {
 int CheckConfig(const std::string& file, bool json);
 int ShowConfig(const std::string& file, bool json);
 
-// Cautions() of a configuration without mistakes, and a line for each user and group that this host
-// does not have.
+// The mistakes of a file: those of ParseConfig() or, if it finds none, what keeps a daemon from
+// starting with the file and without flags.
+std::vector<ConfigProblem> MistakesOf(const ParsedConfig& parsed);
+
+// Cautions() of a configuration without mistakes, and a line for each user, group and file that this
+// host does not have. The file may be for another host.
 std::vector<std::string> WarningsOf(const Config& config);
 
 // All settings with their values: {"daemon": {"log_level": "info", ...}, ..., "tenant": [...]}. A

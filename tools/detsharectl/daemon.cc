@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "policy/config/config.h"
 #include "proto/warning.h"
 
 namespace detshare::ctl {
@@ -81,11 +82,9 @@ std::unique_ptr<proto::Admin::Stub> AdminAt(const std::string& socket) {
 }
 
 Failure FailureOf(const grpc::Status& result, const std::string& socket) {
-  if (socket.size() >= sizeof(sockaddr_un::sun_path)) {
-    return {
-        absl::StrCat(socket, " is too long for a socket's path"),
-        absl::StrCat("Use a path of at most ", sizeof(sockaddr_un::sun_path) - 1, " characters."),
-        kExitUsage};
+  if (socket.size() > kMaxSocketPath) {
+    return {absl::StrCat(socket, " is too long for a socket's path"),
+            absl::StrCat("Use a path of at most ", kMaxSocketPath, " characters."), kExitUsage};
   }
   switch (result.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:

@@ -121,9 +121,9 @@ class Examination {
   // Sets connects_. Later checks of the daemon do not repeat this check's error.
   void Socket() {
     const std::string& path = host_.socket;
-    if (path.size() >= sizeof(sockaddr_un::sun_path))
+    if (path.size() > kMaxSocketPath)
       return Add("socket", Level::kError, path + " is too long for a socket's path",
-                 "use a path of at most 107 characters");
+                 "use a path of at most " + std::to_string(kMaxSocketPath) + " characters");
     struct stat status;
     if (stat(path.c_str(), &status) != 0) {
       const std::string advice =
@@ -330,7 +330,7 @@ class Examination {
                           : "run detsharectl doctor as root");
     }
     const ParsedConfig parsed = ParseConfig(*text);
-    const std::vector<ConfigProblem>& problems = parsed.problems;
+    const std::vector<ConfigProblem> problems = MistakesOf(parsed);
     if (!problems.empty()) {
       return Add(
           "config", Level::kError, FirstLine(ProblemText(host_.config_file, problems)),

@@ -213,6 +213,34 @@ TEST_CASE("All mistakes are reported at once, with line, column and the allowed 
   CHECK_THAT(Problems("[daemon]\nspin_us = 1\nspin_us = 2\n"), Catch::StartsWith("f:3:"));
 }
 
+TEST_CASE("A socket has at most 103 characters, and is no directory") {
+  const auto socket = [](const std::string& path) {
+    return Problems("[daemon]\nsocket = \"" + path + "\"\n");
+  };
+  CHECK(socket("/" + std::string(102, 's')).empty());
+  CHECK_THAT(socket("/" + std::string(103, 's')),
+             Catch::Contains("socket is an absolute path of at most 103 characters, not"));
+  CHECK_THAT(socket("/run/detshare/"), Catch::Contains("an absolute path"));
+  CHECK_THAT(socket(""), Catch::Contains("an absolute path"));
+}
+
+TEST_CASE("A compute capability has a major and a minor number") {
+  const auto problems = [](const std::string& text) {
+    return Problems("[software_gpu]\ncompute_capability = \"" + text + "\"\n");
+  };
+  for (const char* const right : {"9.0", "8.6", "12.1"}) CHECK(problems(right).empty());
+  for (const char* const wrong :
+       {"", "foo", "9", "9.", ".0", "9.0a", "-9.0", "9.0.1", " 9.0", "99999999999.0"}) {
+    CAPTURE(wrong);
+    CHECK_THAT(problems(wrong),
+               Catch::StartsWith("f:2:22: compute_capability is a major and a minor number"));
+  }
+  int major = 0, minor = 0;
+  REQUIRE(ParseComputeCapability("12.1", &major, &minor));
+  CHECK(major == 12);
+  CHECK(minor == 1);
+}
+
 TEST_CASE("The file accepts exactly the existing placements") {
   const ConfigSetting* const setting = FindConfigSetting("policy", "placement");
   REQUIRE(setting != nullptr);
@@ -441,10 +469,14 @@ TEST_CASE("The runtime directory is the socket's, however the two are written") 
 
   Config config;
   config.runtime_dir = folder;
-  CHECK(Cautions(config).empty());  // a flag or the service manager may name the socket
-  config.socket = socket;
-  REQUIRE(Cautions(config).size() == 1);
-  CHECK_THAT(Cautions(config)[0], Catch::Contains("beside the socket"));
+  for (const char* const named : {socket.c_str(), ""}) {  // "": the default, in /run/detshare
+    config.socket = named;
+    REQUIRE(Obstacles(config).size() == 1);
+    CHECK_THAT(Obstacles(config)[0],
+               Catch::Contains("beside the socket") && Catch::Contains("--socket " + folder));
+  }
+  config.runtime_dir = "/run/detshare/";
+  CHECK(Obstacles(config).empty());
   std::filesystem::remove_all(folder);
 }
 
@@ -455,11 +487,12 @@ TEST_CASE("An address that other machines reach needs a token") {
   CHECK(CheckMetrics(config).ok());
   config.metrics_listen = "0.0.0.0:9464";
   CHECK(absl::IsInvalidArgument(CheckMetrics(config)));
-  REQUIRE(Cautions(config).size() == 1);
-  CHECK_THAT(Cautions(config)[0], Catch::Contains("name a token_file"));
+  REQUIRE(Obstacles(config).size() == 1);
+  CHECK_THAT(Obstacles(config)[0],
+             Catch::Contains("name a token_file, too (--metrics-token-file)"));
   config.metrics_token_file = "/etc/detshare/token";
   CHECK(CheckMetrics(config).ok());
-  CHECK(Cautions(config).empty());
+  CHECK(Obstacles(config).empty());
 }
 
 }  // namespace

@@ -44,6 +44,17 @@ expect 0 "warning: [[tenant]] a: this host has no group no-such-group" "$detshar
 "$detsharectl" --json config check "$work/loose.toml" |
   python3 -c 'import json, sys; c = json.load(sys.stdin); assert len(c["warnings"]) == 3 and not c["problems"], c' || failed=1
 
+# A file with which no daemon starts has mistakes, also if flags could mend it.
+printf '[daemon]\nsocket = "/run/detshare/d.sock"\nruntime_dir = "/elsewhere"\n[metrics]\nlisten = "0.0.0.0:9464"\n' >"$work/idle.toml"
+expect 1 "programs look for the files of their sessions beside the socket" "$detsharectl" config check "$work/idle.toml"
+expect 1 "name a token_file, too (--metrics-token-file)" "$detsharectl" config check "$work/idle.toml"
+"$detsharectl" --json config check "$work/idle.toml" |
+  python3 -c 'import json, sys; c = json.load(sys.stdin); assert len(c["problems"]) == 2, c' || failed=1
+# Files that this host lacks are warnings: the configuration may be for another host.
+printf '[metrics]\nlisten = "0.0.0.0:9464"\ntoken_file = "%s/token"\n[policy]\nname = "%s/policy.so"\n' "$work" "$work" >"$work/other.toml"
+expect 0 "warning: [metrics] token_file: this host has no file $work/token" "$detsharectl" config check "$work/other.toml"
+expect 0 "warning: [policy] name: this host has no file $work/policy.so" "$detsharectl" config check "$work/other.toml"
+
 # No daemon is there: the doctor must find and name this error.
 expect 1 "none.sock" "$detsharectl" --socket "$work/none.sock" doctor --config "$work/good.toml"
 { "$detsharectl" --socket "$work/none.sock" --json doctor --config "$work/wrong.toml" || true; } |
@@ -58,7 +69,7 @@ assert all(one["advice"] for one in report["findings"] if one["level"] == "error
 long=$work/$(printf 'x%.0s' $(seq 120)).sock
 for command in status doctor "top --once" "endpoint list" events "policy set fair"; do
   said=$("$detsharectl" --socket "$long" $command 2>&1 || true)
-  grep -q 'too long for a socket' <<<"$said" && ! grep -q 'grpc\|gRPC\|\.cc:\|UNKNOWN' <<<"$said" ||
+  grep -q 'too long for a socket' <<<"$said" && grep -q 'at most 103 characters' <<<"$said" && ! grep -q 'grpc\|gRPC\|\.cc:\|UNKNOWN' <<<"$said" ||
     { echo "FAILED: $command says: $said" && failed=1; }
 done
 # A limit whose value is missing, as in a script with an unset variable, is a mistake and not no limit.

@@ -265,6 +265,9 @@ TEST_CASE("A configuration with mistakes is an error, and a missing one is not")
   fake.Write("/detshare.toml", "[daemon]\nlog_levle = \"info\"\n");
   CHECK(fake.Of("config").level == Level::kError);
   CHECK_THAT(fake.Of("config").text, Catch::Contains(":2:1: "));
+  fake.Write("/detshare.toml", "[metrics]\nlisten = \"0.0.0.0:9464\"\n");
+  CHECK(fake.Of("config").level == Level::kError);
+  CHECK_THAT(fake.Of("config").text, Catch::Contains("--metrics-token-file"));
   fake.Write("/detshare.toml", "");
   chmod((fake.path + "/detshare.toml").c_str(), 0646);
   CHECK(fake.Of("config").level == Level::kError);
