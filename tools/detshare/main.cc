@@ -1,5 +1,6 @@
 // detshare: runs unmodified CUDA programs through DetShare.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -13,9 +14,12 @@ namespace {
 
 constexpr char kUsage[] = "detshare run [OPTIONS] -- PROGRAM [ARGUMENTS...]";
 
-// The index of `--`, or of the first argument that is neither an option nor an option's value. The
-// program begins there.
+// The index where the program begins: of the first `--` or, behind `run`, of the first argument that
+// is neither an option nor an option's value.
 size_t FindProgram(const std::vector<std::string>& arguments) {
+  // A mistake in front of `--` is none of the program's arguments.
+  if (arguments.empty() || arguments.front() != "run")
+    return std::find(arguments.begin(), arguments.end(), "--") - arguments.begin();
   for (size_t i = 1; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument.rfind('-', 0) != 0 || argument == "--") return i;
@@ -64,13 +68,11 @@ int main(int argc, char** argv) {
                   "before it")
       ->type_name("FILE");
 
-  if (!arguments.empty() && arguments.front() == "run") {
-    const size_t program = FindProgram(arguments);
-    size_t first = program;
-    if (first < arguments.size() && arguments[first] == "--") ++first;
-    options.command.assign(arguments.begin() + first, arguments.end());
-    arguments.resize(program);
-  }
+  const size_t program = FindProgram(arguments);
+  size_t first = program;
+  if (first < arguments.size() && arguments[first] == "--") ++first;
+  options.command.assign(arguments.begin() + first, arguments.end());
+  arguments.resize(program);
   if (const std::optional<int> code =
           detshare::text::ParseCommandLine(app, arguments, detshare::tools::kExitLauncher)) {
     return *code;

@@ -81,13 +81,21 @@ std::string SuggestedValue(const std::string& error) {
 // What is wrong, for a person who reads it for the first time.
 std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = Innermost(app);
-  const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
+  std::vector<std::string> extra = app.remaining(/*recurse=*/true);
+  // It only ends the options.
+  extra.erase(std::remove(extra.begin(), extra.end(), "--"), extra.end());
   const auto option = std::find_if(extra.begin(), extra.end(), [](const std::string& word) {
     return word.size() > 1 && word.front() == '-';
   });
   if (option != extra.end()) {
     const std::string name = option->substr(0, option->find('='));
-    return FullName(command) + " has no option " + name + Suggestion(name, OptionNames(command));
+    const std::vector<std::string> names = OptionNames(command);
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      // It is an option of the command, and stands in front of it.
+      return app.get_name() + " has no option " + name + ": put it behind " +
+             FullName(command).substr(app.get_name().size() + 1);
+    }
+    return FullName(command) + " has no option " + name + Suggestion(name, names);
   }
   const std::vector<std::string> commands = CommandNames(command);
   if (!extra.empty() && !commands.empty()) {

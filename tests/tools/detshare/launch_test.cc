@@ -130,6 +130,15 @@ TEST_CASE("The exit code is the program's") {
 
 TEST_CASE("Mistakes are explained") {
   CHECK(Run({"run"}).code == 125);
+  for (const std::string option : {"--socket", "--tenant"}) {
+    const Ran misplaced = Run({option, "x", "run", "--", "/bin/echo", "ran"});
+    CHECK(misplaced.code == 125);
+    CHECK(misplaced.output.find("detshare has no option " + option + ": put it behind run\n") == 0);
+  }
+  const Ran mistyped = Run({"rn", "--", "/bin/echo", "--socket"});
+  CHECK(mistyped.code == 125);
+  CHECK(mistyped.output.find("detshare has no command rn: did you mean run?\n") == 0);
+  CHECK(Run({"--", "/bin/echo"}).output.find("detshare needs a command: run\n") == 0);
   CHECK_THAT(Run({"run", "--standalone=quantum", "--", "true"}).output, Catch::Contains("quantum"));
   const Ran ran = Running({"run", "--", "true"}, false).Finish();
   CHECK(ran.code == 125);
