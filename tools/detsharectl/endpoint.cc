@@ -90,8 +90,11 @@ int OpenEndpoint(const EndpointOptions& options) {
         return endpoints.OpenEndpoint(context, endpoint, &opened);
       });
   if (code != 0) return code;
-  const std::string directory = options.socket.substr(0, options.socket.rfind('/') + 1);
-  std::printf("%s%s\n", directory.c_str(), opened.directory().c_str());
+  const std::string path =
+      options.socket.substr(0, options.socket.rfind('/') + 1) + opened.directory();
+  std::fputs(
+      (options.json ? JsonText({{"name", options.name}, {"path", path}}) : path + "\n").c_str(),
+      stdout);
   return 0;
 }
 

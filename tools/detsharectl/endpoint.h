@@ -31,9 +31,9 @@ struct EndpointOptions {
 };
 
 // All four return an exit code. After an error, a message is on stderr. OpenEndpoint() prints the
-// endpoint's directory, and first closes an endpoint of the same name. SetEndpointOwner() replaces
-// the owner of an open endpoint. CloseEndpoint() ends the endpoint's sessions, and prints what they
-// have used.
+// path of the endpoint's directory, and first closes an endpoint of the same name.
+// SetEndpointOwner() replaces the owner of an open endpoint. CloseEndpoint() ends the endpoint's
+// sessions, and prints what they have used.
 int OpenEndpoint(const EndpointOptions& options);
 int SetEndpointOwner(const EndpointOptions& options);
 int CloseEndpoint(const EndpointOptions& options);

@@ -655,6 +655,12 @@ int Main(int argc, char** argv) {
       "other users.");
   if (const std::optional<int> code = text::ParseCommandLine(app, arguments, kExitUsage))
     return *code;
+  if (options.json && app.get_subcommand("trace")->parsed())
+    return Usage(absl::InvalidArgumentError(
+        "trace writes JSON to the file of --out, and prints none: leave --json out"));
+  if (options.json && example->parsed())
+    return Usage(absl::InvalidArgumentError(
+        "config example prints TOML: leave --json out, or use config show --json"));
   if (action) return action();
   if (status->parsed()) return PrintStatus(options, StatusText, StatusJson);
   if (api->parsed()) return PrintApi(options);

@@ -151,7 +151,13 @@ expect 0 endpoint close web
 says '^Its 0 sessions used GPUs for 0.0 s, and at most 0 B of memory.$'
 expect 1 endpoint close web
 says 'no such endpoint'
-expect 0 endpoint open web
+expect 0 endpoint open web --json
+python3 -c 'import json, os, sys
+web = json.load(open(sys.argv[1]))
+assert list(web) == ["name", "path"] and web["name"] == "web", web
+assert os.path.isdir(web["path"]), web' "$folder/out" || fail "the JSON of an opened endpoint"
+expect 1 endpoint open ../web --json
+[ -s "$folder/out" ] && fail "an error is on stdout"
 expect 0 endpoint close web --json
 says '"gpu_seconds": 0.0'
 expect 0 endpoint list
