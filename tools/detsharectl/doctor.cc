@@ -95,6 +95,7 @@ class Examination {
     Daemon();
     Driver();
     Devices();
+    Engines();
     Preemption();
     RuntimeDirectory();
     Shim();
@@ -237,6 +238,24 @@ class Examination {
             "grep -i xid");
       }
     }
+  }
+
+  // One finding for each engine that is silent, and one if there is none.
+  void Engines() {
+    if (!host_.status.has_value()) return Add("engines", Level::kUnknown, kNeedsReply);
+    bool silent = false;
+    for (const proto::EngineStatus& engine : host_.status->engines()) {
+      if (engine.problem().empty()) continue;
+      silent = true;
+      const std::string pid = std::to_string(engine.pid());
+      Add("engines", Level::kWarning,
+          "the engine of isolation group " + engine.group() + " (pid " + pid +
+              ") does not serve: " + engine.problem(),
+          "run detsharectl doctor again in a moment; if this stays, read its log (journalctl -u "
+          "detshared), then end it with kill -KILL " +
+              pid + ": its programs end, and those of other groups go on");
+    }
+    if (!silent) Add("engines", Level::kOk, "no engine is silent");
   }
 
   // One finding for each device.

@@ -124,7 +124,7 @@ TEST_CASE("A missing socket, a dead one, and a file that is no socket are errors
   // One mistake is one error: what follows from it is not known.
   fake.host.status.reset();
   fake.host.no_status = "no detshared replies";
-  for (const char* check : {"daemon", "devices", "preemption", "cgroup"})
+  for (const char* check : {"daemon", "devices", "engines", "preemption", "cgroup"})
     CHECK(fake.Of(check).level == Level::kUnknown);
 }
 
@@ -157,6 +157,22 @@ TEST_CASE("A daemon that does not reply, or has another version, is found") {
     CHECK(fake.Of("devices").level == Level::kUnknown);
     CHECK(fake.Of("cgroup").level == Level::kUnknown);
   }
+}
+
+TEST_CASE("An engine that does not reply is a warning that names it") {
+  FakeHost fake;
+  for (const char* group : {"alice", "bob"}) {
+    proto::EngineStatus* const engine = fake.host.status->add_engines();
+    engine->set_group(group);
+    engine->set_pid(77);
+  }
+  CHECK(fake.Of("engines").level == Level::kOk);
+  fake.host.status->mutable_engines(1)->set_problem("it does not reply");
+  const Finding finding = fake.Of("engines");
+  CHECK(finding.level == Level::kWarning);
+  CHECK_THAT(finding.text, Catch::Contains("isolation group bob (pid 77)") &&
+                               Catch::Contains("it does not reply"));
+  CHECK_THAT(finding.advice, Catch::Contains("kill -KILL 77"));
 }
 
 TEST_CASE("A tenant endpoint is no error: it serves programs, and no operators") {
