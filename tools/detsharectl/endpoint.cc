@@ -17,6 +17,7 @@
 #include "tools/detsharectl/json_text.h"
 #include "tools/detsharectl/names.h"
 #include "tools/detsharectl/owner_json.h"
+#include "tools/detsharectl/status.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -154,6 +155,8 @@ int PrintEndpoints(const EndpointOptions& options) {
                            : EndpointsText(list, status, options.socket, text::TerminalWidth()))
                  .c_str(),
              stdout);
+  // Their sessions are not counted.
+  std::fputs(SilentEnginesText(status).c_str(), stderr);
   return 0;
 }
 

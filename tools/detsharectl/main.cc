@@ -87,15 +87,6 @@ int Usage(const absl::Status& status) {
   return kExitUsage;
 }
 
-// Names the engines that did not reply.
-void SayWhoIsMissing(const proto::Status& status) {
-  for (const proto::EngineStatus& engine : status.engines()) {
-    if (engine.problem().empty()) continue;
-    std::fprintf(stderr, "detsharectl: the engine of isolation group %s is not shown: %s\n",
-                 engine.group().c_str(), engine.problem().c_str());
-  }
-}
-
 using TextPrinter = std::function<std::string(const proto::Status& status, size_t width)>;
 using JsonPrinter = std::string (*)(const proto::Status& status);
 
@@ -105,7 +96,7 @@ int PrintStatus(const Options& options, const TextPrinter& as_text, JsonPrinter 
     return admin.GetStatus(context, proto::GetStatusRequest(), &status);
   });
   if (code == 0) Print(options.json ? as_json(status) : as_text(status, text::TerminalWidth()));
-  SayWhoIsMissing(status);
+  std::fputs(SilentEnginesText(status).c_str(), stderr);
   return code;
 }
 
@@ -123,7 +114,7 @@ int PrintTenantUse(const Options& options) {
     Print(options.json ? TenantUseJson(status, tenants)
                        : TenantUseText(status, tenants, text::TerminalWidth()));
   }
-  SayWhoIsMissing(status);
+  std::fputs(SilentEnginesText(status).c_str(), stderr);
   return code;
 }
 

@@ -135,6 +135,16 @@ std::string StatusText(const proto::Status& status, size_t width) {
   return out + "\n" + sessions.ToString(0, width);
 }
 
+std::string SilentEnginesText(const proto::Status& status) {
+  std::string out;
+  for (const proto::EngineStatus& engine : status.engines()) {
+    if (engine.problem().empty()) continue;
+    out += "detsharectl: the engine of isolation group " + engine.group() +
+           " is not shown: " + engine.problem() + "\n";
+  }
+  return out;
+}
+
 std::string StatusJson(const proto::Status& status) {
   ordered_json devices = ordered_json::array();
   for (const proto::DeviceStatus& device : status.devices()) {

@@ -25,6 +25,10 @@ bool AnyOwner(const proto::Status& status);
 // "time-slice groups" or "none". Daemons that do not say so have none.
 std::string PreemptionMode(const proto::DeviceStatus& device);
 
+// A message for each engine that did not reply, so that `status` lacks its sessions; "" if there is
+// none.
+std::string SilentEnginesText(const proto::Status& status);
+
 // The status as one JSON object, with the field names of proto/admin.proto and numbers as numbers.
 std::string StatusJson(const proto::Status& status);
 

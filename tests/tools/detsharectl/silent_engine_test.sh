@@ -39,6 +39,7 @@ says '^ok *engines ' doctor
 engine=$("$ctl" status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["engines"][0]["pid"])')
 kill -STOP "$engine"
 says 'the engine of isolation group bob is not shown: ' status
+says 'the engine of isolation group bob is not shown: ' endpoint list
 says "^warning *engines  *the engine of isolation group bob (pid $engine) does not serve: " doctor
 says "end it with kill -KILL $engine" doctor
 exit $failed

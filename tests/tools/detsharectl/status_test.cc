@@ -62,6 +62,9 @@ TEST_CASE("Status lists the engines if there are isolation groups, and JSON alwa
   CHECK(text.find("GROUP") != std::string::npos);
   CHECK(text.find("/run/detshare/engines/chat/detshared.sock") != std::string::npos);
   CHECK(text.find("no reply in time") != std::string::npos);
+  CHECK(SilentEnginesText(status) ==
+        "detsharectl: the engine of isolation group train is not shown: no reply in time\n");
+  CHECK(SilentEnginesText(ExampleStatus()).empty());
   const auto json = nlohmann::json::parse(StatusJson(status));
   CHECK(json["engines"][0]["group"] == "chat");
   CHECK(json["engines"][0]["version"] == "1.2.3");
