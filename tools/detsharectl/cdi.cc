@@ -30,7 +30,17 @@ int Fail(const std::string& message) {
 }
 
 absl::StatusOr<std::string> Libraries(const CdiOptions& options) {
-  if (!options.libraries.empty()) return options.libraries;
+  if (!options.libraries.empty()) {
+    for (const char* library : {"/libcuda.so.1", "/libnvidia-ml.so.1"}) {
+      const std::string path = options.libraries + library;
+      std::error_code error;
+      if (std::filesystem::exists(path, error)) continue;
+      return absl::NotFoundError(
+          absl::StrCat("there is no ", path,
+                       ": name the directory of DetShare's libraries, or leave --libraries out"));
+    }
+    return options.libraries;
+  }
   const std::string found = tools::FindShim(tools::ShimDirectories(tools::OwnDirectory()));
   if (found.empty()) {
     return absl::NotFoundError(

@@ -41,6 +41,13 @@ await test -S "$DETSHARE_SOCKET"
 "$CTL" cdi generate >/dev/null 2>"$folder/none" && fail "a specification without devices"
 grep -q 'open one with detsharectl endpoint open' "$folder/none" || fail "no next step: $(cat "$folder/none")"
 
+mkdir "$folder/half" && touch "$folder/half/libcuda.so.1"
+for directory in /nonexistent "$folder/half"; do
+  "$CTL" cdi --libraries "$directory" generate >"$folder/spec" 2>"$folder/none" && fail "a specification with $directory"
+  [ -s "$folder/spec" ] && fail "it prints a specification with $directory"
+  grep -q "there is no $directory/lib.*so.1: name the directory of DetShare's libraries" "$folder/none" || fail "no next step: $(cat "$folder/none")"
+done
+
 "$CTL" endpoint open alice --memory 16MiB >/dev/null || fail "alice's endpoint"
 await has alice
 "$CTL" endpoint open bob >/dev/null || fail "bob's endpoint"
