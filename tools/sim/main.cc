@@ -105,8 +105,9 @@ int Run(Flags& flags) {
     if (!summary.warning.empty())
       std::fprintf(stderr, "detshare-sim: %s\n", summary.warning.c_str());
   }
-  const bool written = Write(flags.csv, Csv(*summaries)) && Write(flags.json, Json(*summaries));
-  return written ? 0 : kExitRefused;
+  // Each file that cannot be written is named.
+  const bool csv = Write(flags.csv, Csv(*summaries)), json = Write(flags.json, Json(*summaries));
+  return csv && json ? 0 : kExitRefused;
 }
 
 int Main(int argc, char** argv) {

@@ -25,6 +25,11 @@ done
 expect 2 "not a number of 0.0001 to 8784" --hours 0
 # So few requests a second that none comes in the hour.
 expect 0 "workload-aware" --rate 1e-6
+# Both files that cannot be written are named, and one of them does not keep the other from being written.
+expect 1 "cannot write /none/c"$'\n'"detshare-sim: cannot write /none/j" --hours 0.01 --csv /none/c --json /none/j
+work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/sim.XXXXXX")
+expect 1 "cannot write /none/c" --hours 0.01 --csv /none/c --json "$work/j"
+[ -s "$work/j" ] || { echo "FAILED: the JSON is not written" && failed=1; }
 # A full disk is an error.
 said=$("$sim" --quiet --hours 0.01 2>&1 >/dev/full)
 [ $? = 1 ] && [[ $said == *"detshare-sim: cannot write all of the output"* ]] ||
