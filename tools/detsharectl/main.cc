@@ -517,6 +517,7 @@ void AddEvents(CLI::App& app, Options& options, Action& action) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
   events->add_option("--session", what.session, "Show only events of this session")
+      ->check(text::NotNegative())
       ->type_name("SESSION");
   events->add_option("--tenant", what.tenant, "Show only events of this tenant")
       ->type_name("TENANT");

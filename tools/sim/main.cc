@@ -146,7 +146,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--rate", flags.rate, "Generated requests a second in all [6, or 0.5 a device]")
       ->check(text::NumberIn(1e-6, 1e9));
-  app.add_option("--services", flags.services, "Generated services [two a device]");
+  app.add_option("--services", flags.services, "Generated services [two a device]")
+      ->check(text::NotNegative());
   app.add_option("--trainings", flags.trainings, "Trainings without end beside them [one a device]")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--model", options.model.billions, "Parameters of language models, in billions")
@@ -158,7 +159,9 @@ int Main(int argc, char** argv) {
   app.add_option("--slo-ttft", flags.slo_ttft_ms, "Time to first token, milliseconds")
       ->check(text::NumberIn(1e-6, 1e9))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Seed of the generated requests")->capture_default_str();
+  app.add_option("--seed", options.seed, "Seed of the generated requests")
+      ->check(text::NotNegative())
+      ->capture_default_str();
   app.add_option("--threads", options.threads,
                  "Threads that simulate; the result does not depend on them")
       ->check(CLI::Range(1, 1024));

@@ -141,6 +141,13 @@ CLI::Validator NumberIn(double least, double most) {
   return CLI::Validator(check, described.str());
 }
 
+CLI::Validator NotNegative() {
+  const auto check = [](std::string& text) -> std::string {
+    return text.rfind('-', 0) == 0 ? text + " is not a number of 0 or more" : "";
+  };
+  return CLI::Validator(check, /*validator_desc=*/"");
+}
+
 void RefuseEmptyValues(CLI::App& command) {
   const CLI::Validator given(
       [](std::string& text) -> std::string {

@@ -19,6 +19,10 @@ std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> argu
 // number, this validator refuses it. `least` and `most` are finite.
 CLI::Validator NumberIn(double least, double most);
 
+// Checks that the value of an option without negative numbers has no sign. CLI11 takes "-1" for the
+// largest number of an unsigned type.
+CLI::Validator NotNegative();
+
 // Makes an error of an empty value of any option of `command`, as a script with an unset variable
 // has it (--memory ""). Call it after the options were added.
 void RefuseEmptyValues(CLI::App& command);

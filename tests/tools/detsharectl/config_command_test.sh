@@ -85,6 +85,7 @@ for command in "api --json" "config show $work/good.toml" "config example" --hel
     { echo "FAILED: about a full disk, $command says: $said" && failed=1; }
 done
 expect 0 "" bash -c "trap '' PIPE; '$detsharectl' api --json | true; exit \${PIPESTATUS[0]}"
+expect 2 "--session: -1 is not a number of 0 or more" "$detsharectl" --socket "$work/none.sock" events --session -1
 # A command that has no JSON to print says so.
 expect 2 "trace writes JSON to the file of --out, and prints none: leave --json out" "$detsharectl" --socket "$work/none.sock" trace --json --out "$work/fresh"
 expect 2 "config example prints TOML: leave --json out, or use config show --json" "$detsharectl" config example --json

@@ -22,6 +22,7 @@ for flag in hours rate model slo-tpot slo-ttft; do
   expect 2 "--$flag: nan is not a number of" "--$flag" nan
   expect 2 "--$flag: inf is not a number of" "--$flag" inf
 done
+expect 2 "--services: -1 is not a number of 0 or more" --services -1
 expect 2 "not a number of 0.0001 to 8784" --hours 0
 # So few requests a second that none comes in the hour.
 expect 0 "workload-aware" --rate 1e-6

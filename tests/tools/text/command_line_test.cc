@@ -1,6 +1,7 @@
 #include "tools/text/command_line.h"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 
 namespace detshare::text {
 namespace {
@@ -88,6 +89,19 @@ TEST_CASE("An option's value that is empty is a mistake where nothing may be lef
   CHECK(parse({"a", "--memory="}) == 64);
   CHECK(parse({"a", "--device", "1", "--device", ""}) == 64);
   CHECK(parse({"--help"}) == 0);
+}
+
+TEST_CASE("A number that cannot be negative has no sign") {
+  const auto parse = [](const std::string& text) {
+    uint64_t number = 0;
+    CLI::App app("A tool.", "tool");
+    app.add_option("--session", number)->check(NotNegative());
+    return ParseCommandLine(app, {"--session", text}, 64);
+  };
+  CHECK(parse("0") == std::nullopt);
+  CHECK(parse("18446744073709551615") == std::nullopt);
+  CHECK(parse("-1") == 64);
+  CHECK(parse("-0") == 64);
 }
 
 TEST_CASE("A number is accepted from its least to its largest value, and nothing else is") {
