@@ -64,6 +64,9 @@ std::string EnginesText(const proto::Status& status, size_t width) {
                Positions(engine.devices()), Count(engine.sessions()), Bytes(engine.device_memory()),
                engine.socket(), engine.problem().empty() ? "ok" : engine.problem()});
   }
+  // Shortened paths are of no use, and look the same for all engines.
+  table.KeepWhole("ADMINISTER WITH --socket");
+  table.MayDrop({"ADMINISTER WITH --socket", "VERSION"});
   return isolated ? "\n" + table.ToString(0, width) : "";
 }
 

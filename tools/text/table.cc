@@ -49,8 +49,14 @@ class Columns {
       }
       widths_.push_back(width);
       right_.push_back(number);
+      whole_.push_back(number);
       folds_ = sentences && !number;  // of the last column
     }
+  }
+
+  void KeepWhole(const std::string& name) {
+    const auto found = std::find(header_.begin(), header_.end(), name);
+    if (found != header_.end()) whole_[found - header_.begin()] = true;
   }
 
   // The width of a line in which all texts are as short as they can get.
@@ -69,6 +75,7 @@ class Columns {
     for (auto& row : rows_) row.erase(row.begin() + column);
     widths_.erase(widths_.begin() + column);
     right_.erase(right_.begin() + column);
+    whole_.erase(whole_.begin() + column);
   }
 
   // Narrows the last column if it folds, else and then the widest text again and again.
@@ -108,7 +115,7 @@ class Columns {
   bool IsLast(size_t i) const { return i + 1 == widths_.size(); }
   // Numbers and headers stay whole.
   size_t Least(size_t i) const {
-    if (right_[i]) return widths_[i];
+    if (whole_[i]) return widths_[i];
     const size_t least = folds_ && IsLast(i) ? kMinFolded : kMinText;
     return std::min(widths_[i], std::max(least, header_[i].size()));
   }
@@ -132,7 +139,7 @@ class Columns {
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;
   std::vector<size_t> widths_;
-  std::vector<bool> right_;
+  std::vector<bool> right_, whole_;
   bool folds_ = false;
 };
 
@@ -156,6 +163,7 @@ void Table::Drop(const std::string& column) {
 std::string Table::ToString(int indent, size_t width) const {
   Columns columns(header_, rows_);
   if (width == 0) return columns.Lines(indent);
+  for (const std::string& name : whole_) columns.KeepWhole(name);
   const size_t room = width > static_cast<size_t>(indent) ? width - indent : 1;
   for (const std::string& name : droppable_) {
     if (columns.LeastWidth() <= room) break;

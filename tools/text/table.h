@@ -16,6 +16,9 @@ class Table {
   void Add(std::vector<std::string> row);
   // The columns that a narrow terminal does not show, beginning with the first of these headers.
   void MayDrop(std::vector<std::string> columns) { droppable_ = std::move(columns); }
+  // The texts of the column with this header stay whole, as those of numbers do. For texts that a
+  // person copies.
+  void KeepWhole(std::string column) { whole_.push_back(std::move(column)); }
   // Leaves the column with this header out, whatever the width.
   void Drop(const std::string& column);
   bool empty() const { return rows_.empty(); }
@@ -28,7 +31,7 @@ class Table {
   std::string ToString(int indent = 0, size_t width = 0) const;
 
  private:
-  std::vector<std::string> droppable_;
+  std::vector<std::string> droppable_, whole_;
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;
 };

@@ -65,6 +65,12 @@ TEST_CASE("Status lists the engines if there are isolation groups, and JSON alwa
   CHECK(SilentEnginesText(status) ==
         "detsharectl: the engine of isolation group train is not shown: no reply in time\n");
   CHECK(SilentEnginesText(ExampleStatus()).empty());
+  // A narrow terminal has no room for the path, which nobody could use if it were shortened.
+  CHECK(StatusText(status, 80).find("chat") != std::string::npos);
+  CHECK(StatusText(status, 80).find("ADMINISTER") == std::string::npos);
+  CHECK(StatusText(status, 80).find("/run") == std::string::npos);
+  CHECK(StatusText(status, 160).find("/run/detshare/engines/chat/detshared.sock") !=
+        std::string::npos);
   const auto json = nlohmann::json::parse(StatusJson(status));
   CHECK(json["engines"][0]["group"] == "chat");
   CHECK(json["engines"][0]["version"] == "1.2.3");

@@ -114,6 +114,20 @@ TEST_CASE("Counted nouns have a plural unless there is one") {
   CHECK(Counted(1234, "error") == "1,234 errors");
 }
 
+TEST_CASE("A column that stays whole is shown whole or not at all") {
+  const std::string path = "/run/detshare/engines/chat/detshared.sock";
+  Table table({"GROUP", "SOCKET", "STATE"});
+  table.Add({"chat-of-a-long-name", path, "ok"});
+  table.KeepWhole("SOCKET");
+  CHECK(table.ToString(0, 65).find(path) != std::string::npos);
+  CHECK(table.ToString(0, 40).find(path) != std::string::npos);
+  table.MayDrop({"SOCKET"});
+  CHECK(table.ToString(0, 65).find(path) != std::string::npos);
+  CHECK(table.ToString(0, 40) ==
+        "GROUP                STATE\n"
+        "chat-of-a-long-name  ok\n");
+}
+
 TEST_CASE("A column is left out on request, whatever the width") {
   Table table({"TENANT", "OWNER", "AGE"});
   table.Add({"a", "b", "1 s"});
