@@ -1,5 +1,6 @@
 #!/bin/bash
-# detsharectl config and doctor as commands, and mistakes in command lines, without a daemon: the output on both streams, and their exit codes.
+# detsharectl config and doctor as commands, and mistakes in command lines, without a daemon: the output on
+# both streams, and the exit codes.
 #
 #   config_command_test.sh DETSHARECTL
 set -uo pipefail
@@ -48,7 +49,7 @@ expect 0 "warning: [[tenant]] a: this host has no group no-such-group" "$detshar
 printf '[daemon]\nsocket = "/run/detshare/d.sock"\nruntime_dir = "/elsewhere"\n[metrics]\nlisten = "0.0.0.0:9464"\n' >"$work/idle.toml"
 expect 1 "programs look for the files of their sessions beside the socket" "$detsharectl" config check "$work/idle.toml"
 expect 1 "name a token_file, too (--metrics-token-file)" "$detsharectl" config check "$work/idle.toml"
-"$detsharectl" --json config check "$work/idle.toml" |
+{ "$detsharectl" --json config check "$work/idle.toml" || true; } |
   python3 -c 'import json, sys; c = json.load(sys.stdin); assert len(c["problems"]) == 2, c' || failed=1
 # Files that this host lacks are warnings: the configuration may be for another host.
 printf '[metrics]\nlisten = "0.0.0.0:9464"\ntoken_file = "%s/token"\n[policy]\nname = "%s/policy.so"\n' "$work" "$work" >"$work/other.toml"
