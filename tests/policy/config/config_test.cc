@@ -224,6 +224,11 @@ TEST_CASE("A socket has at most 103 characters, and is no directory") {
   CHECK_THAT(socket(""), Catch::Contains("an absolute path"));
 }
 
+TEST_CASE("A software GPU has at most 1024 SMs") {
+  CHECK(Problems("[software_gpu]\nsms = 1024\n").empty());
+  CHECK(Problems("[software_gpu]\nsms = 1025\n") == "f:2:7: sms is 1 to 1024, not 1025\n");
+}
+
 TEST_CASE("A compute capability has a major and a minor number") {
   const auto problems = [](const std::string& text) {
     return Problems("[software_gpu]\ncompute_capability = \"" + text + "\"\n");
