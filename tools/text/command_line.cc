@@ -160,8 +160,11 @@ void RefuseEmptyValues(CLI::App& command) {
 }
 
 int EndOutput(const char* tool, int code) {
-  // A write that has failed before leaves its bytes in the buffer, so it fails again.
-  const int error = std::fflush(stdout) != 0 ? errno : 0;
+  int error = std::fflush(stdout) != 0 ? errno : 0;
+  if (error == 0 && std::ferror(stdout) != 0) {
+    // A long write that failed before has left nothing in the buffer. The next write tells its error.
+    if (std::fputc('\n', stdout) == EOF || std::fflush(stdout) != 0) error = errno;
+  }
   if (error == EPIPE || (error == 0 && std::ferror(stdout) == 0)) return code;
   std::fprintf(stderr, "%s: cannot write all of the output%s%s\n", tool, error != 0 ? ": " : "",
                error != 0 ? std::strerror(error) : "");

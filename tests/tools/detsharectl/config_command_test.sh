@@ -92,12 +92,12 @@ expect 2 "trace writes JSON to the file of --out, and prints none: leave --json 
 expect 2 "config example prints TOML: leave --json out, or use config show --json" "$detsharectl" config example --json
 # A trace that is not taken leaves its file as it was.
 echo kept >"$work/kept"
-expect 3 "no detshared replies" "$detsharectl" --socket "$work/none.sock" trace --out "$work/kept"
+expect 3 "no detshared replies" "$detsharectl" --socket /nonexistent/none.sock trace --out "$work/kept"
 [ "$(cat "$work/kept")" = kept ] || { echo "FAILED: the file of the trace was changed" && failed=1; }
-expect 3 "no detshared replies" "$detsharectl" --socket "$work/none.sock" trace --out "$work/fresh"
+expect 3 "no detshared replies" "$detsharectl" --socket /nonexistent/none.sock trace --out "$work/fresh"
 [ ! -e "$work/fresh" ] || { echo "FAILED: there is a file without a trace" && failed=1; }
 # No number is no length of time.
 for command in "top --once" "trace --out $work/trace.json"; do
-  expect 2 "--seconds: nan is not a number of 0" "$detsharectl" --socket "$work/none.sock" $command --seconds nan
+  expect 2 "--seconds: nan is not a number of 0" "$detsharectl" --socket /nonexistent/none.sock $command --seconds nan
 done
 exit $failed
