@@ -290,18 +290,24 @@ void ConvertToTf32(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t* a = c.Src<uint32_t>(in.a);
   const Rounding rounding = static_cast<Rounding>(in.aux & FloatAux::kRoundingMask);
   ForEachLane(mask, [&](uint32_t i) {
+    constexpr uint32_t kSign = 0x80000000u, kInfinity = 0x7f800000u, kLargest = 0x7f7fe000u;
     uint32_t v = a[i];
-    if ((v & 0x7f800000u) == 0x7f800000u) {
-      d[i] = (v & 0x7fffffu) != 0 ? v & ~0x1fffu : v;
+    const uint32_t magnitude = v & ~kSign;
+    if (magnitude > kInfinity) {
+      d[i] = 0x7fffffffu;  // the canonical NaN
       return;
     }
-    if (rounding == Rounding::kRn) {
-      v += 0xfffu + (v >> 13 & 1);
-    } else if (rounding != Rounding::kRz) {
-      v += 0x1000u;
+    if (magnitude != kInfinity) {
+      if (rounding == Rounding::kRn) {
+        v += 0xfffu + (v >> 13 & 1);
+      } else if (rounding != Rounding::kRz) {
+        v += 0x1000u;
+      }
+      v &= ~0x1fffu;
     }
-    v &= ~0x1fffu;
-    if ((in.aux & FloatAux::kRelu) != 0 && v >> 31 != 0) v = 0;
+    if ((in.aux & FloatAux::kRelu) != 0 && (v & kSign) != 0) v = 0;
+    if ((in.aux & FloatAux::kSatFinite) != 0 && (v & ~kSign) == kInfinity)
+      v = (v & kSign) | kLargest;
     d[i] = v;
   });
 }

@@ -56,8 +56,9 @@ struct OpToS32 {
 // As ConvertToTf32 (exec_convert.cc) with rna.
 struct OpToTf32 {
   static uint32_t Do(uint32_t v) {
-    const bool finite = (v & 0x7f800000u) != 0x7f800000u;
-    return (v + (finite ? 0x1000u : 0u)) & ~0x1fffu;
+    const uint32_t magnitude = v & 0x7fffffffu;
+    const uint32_t rounded = (v + (magnitude < 0x7f800000u ? 0x1000u : 0u)) & ~0x1fffu;
+    return magnitude > 0x7f800000u ? 0x7fffffffu : rounded;
   }
 };
 

@@ -411,15 +411,24 @@ TEST_CASE("Integers of 64 bits round to bf16 once") {
 }
 
 TEST_CASE("Conversions to tf32 round to ten bits of mantissa") {
-  const auto finite = [](float a) { return std::isfinite(a); };
   const auto bits = [](float a) { return std::bit_cast<uint32_t>(a); };
-  Check1<uint32_t, float>("cvt.rna.tf32.f32 %o, %a;",
-                          [&](float a) { return (bits(a) + (finite(a) ? 0x1000 : 0)) & ~0x1fffu; });
-  Check1<uint32_t, float>("cvt.rn.tf32.f32 %o, %a;", [&](float a) {
-    return (bits(a) + (finite(a) ? 0xfff + (bits(a) >> 13 & 1) : 0)) & ~0x1fffu;
+  // The mantissa's thirteen last bits become zero, after `added`. Infinity and NaN stay.
+  const auto cut = [&](float a, uint32_t added) -> uint32_t {
+    if (std::isnan(a)) return 0x7fffffff;
+    return (bits(a) + (std::isfinite(a) ? added : 0)) & ~0x1fffu;
+  };
+  const auto nearest = [&](float a) { return cut(a, 0xfff + (bits(a) >> 13 & 1)); };
+  Check1<uint32_t, float>("cvt.rna.tf32.f32 %o, %a;", [&](float a) { return cut(a, 0x1000); });
+  Check1<uint32_t, float>("cvt.rn.tf32.f32 %o, %a;", nearest);
+  Check1<uint32_t, float>("cvt.rz.tf32.f32 %o, %a;", [&](float a) { return cut(a, 0); });
+  Check1<uint32_t, float>("cvt.rn.relu.tf32.f32 %o, %a;", [&](float a) -> uint32_t {
+    return std::signbit(a) && !std::isnan(a) ? 0 : nearest(a);
   });
-  Check1<uint32_t, float>("cvt.rz.tf32.f32 %o, %a;",
-                          [&](float a) -> uint32_t { return bits(a) & ~0x1fffu; });
+  Check1<uint32_t, float>("cvt.rna.satfinite.tf32.f32 %o, %a;", [&](float a) -> uint32_t {
+    const uint32_t rounded = cut(a, 0x1000);
+    const uint32_t infinity = 0x7f800000, sign = rounded & 0x80000000;
+    return (rounded & 0x7fffffff) == infinity ? sign | 0x7f7fe000 : rounded;
+  });
 }
 
 TEST_CASE("bf16 arithmetic rounds once, to nearest even") {
