@@ -468,6 +468,12 @@ void DeviceMemory::ReleaseExtent(DeviceAddress address, const Points& after, boo
   coroutine_.executor().Spawn(TrimWhenReached(after));
 }
 
+absl::StatusOr<QuotaCharge> DeviceMemory::TakeQuota(uint64_t bytes) {
+  if (std::optional<QuotaCharge> charge = Quota::TryTake(quota_, bytes)) return *std::move(charge);
+  Trim(0);
+  return Quota::Take(quota_, bytes);
+}
+
 void DeviceMemory::Trim(uint64_t keep) {
   for (auto extent = extents_.begin(); extent != extents_.end() && idle_bytes_ > keep;) {
     const auto current = extent++;

@@ -163,6 +163,9 @@ class DeviceMemory {
   void set_quick_reuse(uint64_t bytes) { quick_reuse_ = bytes; }
   // Unmaps free memory whose points are reached, until `keep` bytes remain.
   void Trim(uint64_t keep);
+  // Takes memory outside of the pools from the session's quota. If the quota does not suffice, the pools
+  // give back what they keep idle.
+  absl::StatusOr<QuotaCharge> TakeQuota(uint64_t bytes);
 
   // Bytes allocated, rounded.
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }

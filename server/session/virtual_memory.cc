@@ -84,7 +84,7 @@ Task<absl::StatusOr<VirtualMemory::Id>> VirtualMemory::Create(SessionDevice& dev
     co_return InvalidValue("the size is not a positive multiple of the granule");
   if (named_.size() >= kLimit)
     co_return CudaError(kCudaErrorOutOfMemory, "too many pieces of physical memory");
-  DETSHARE_CO_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(device.quota, bytes));
+  DETSHARE_CO_ASSIGN_OR_RETURN(QuotaCharge charge, device.memory->TakeQuota(bytes));
   std::unique_ptr<RoomTicket> ticket;
   absl::StatusOr<std::shared_ptr<PhysicalMemory>> memory =
       device.device->CreatePhysicalMemory(bytes);

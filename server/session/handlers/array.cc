@@ -9,6 +9,7 @@
 
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_array.h"
+#include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/quota.h"
@@ -234,10 +235,15 @@ void cuArray3DCreate_v2(Session& session, const wire::cuArray3DCreate_v2& args, 
   if (!IsArray(description)) return reply.Send(InvalidValue("an invalid description of an array"));
   if (session.images().array_count() >= session.limits().arrays)
     return reply.Send(CudaError(kCudaErrorOutOfMemory, "too many arrays"));
-  absl::StatusOr<QuotaCharge> charge = Quota::Take(session.device().quota, TexelBytes(description));
+  DeviceMemory& memory = *session.device().memory;
+  absl::StatusOr<QuotaCharge> charge = memory.TakeQuota(TexelBytes(description));
   if (!charge.ok()) return reply.Send(charge.status());
   absl::StatusOr<std::unique_ptr<Array>> array =
       (*images)->CreateArray(*session.device().space, description);
+  if (CudaResultOf(array.status()) == kCudaErrorOutOfMemory) {
+    memory.Trim(0);
+    array = (*images)->CreateArray(*session.device().space, description);
+  }
   if (!array.ok()) return reply.Send(array.status());
   const ArrayId id = session.images().AddArray(&session.device(), session.context(),
                                                *std::move(array), *std::move(charge));

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/quota.h"
@@ -92,8 +93,8 @@ int ComputeCapability(const SessionDevice& device) {
 // limit, because reading an image takes time.
 absl::StatusOr<QuotaCharge> TakeForVariables(const SessionDevice& device, Payload image) {
   if (device.quota == nullptr || device.quota->limit() == Quota::kNoLimit) return QuotaCharge();
-  return Quota::Take(device.quota,
-                     images::VariableBytes(std::as_bytes(image), ComputeCapability(device)));
+  return device.memory->TakeQuota(
+      images::VariableBytes(std::as_bytes(image), ComputeCapability(device)));
 }
 
 Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId library, Reply reply) {

@@ -6,6 +6,7 @@
 
 #include "proto/wire/array.h"
 #include "proto/wire/context.h"
+#include "proto/wire/virtual_memory.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/instant_device.h"
 #include "tests/server/instant_images.h"
@@ -308,6 +309,26 @@ TEST_CASE("The number of a session's arrays and textures is bounded") {
   CHECK(result == kCudaErrorOutOfMemory);
   CHECK(f.TextureResult(OfArray(array)) == 0);
   CHECK(f.TextureResult(OfArray(array)) == kCudaErrorOutOfMemory);
+}
+
+TEST_CASE("Arrays get the memory that pools keep for reuse") {
+  ImageFixture f([](Daemon::Options& options) { options.server.default_quota.memory = 4 << 20; });
+  RingTestClient& ring = *f.client.ring;
+  constexpr uint32_t kReleaseThreshold = 4;
+  REQUIRE(ring.Call(Op::cuMemPoolCreate, wire::cuMemPoolCreate{0, 2, 0}) == 0);
+  REQUIRE(ring.Call(Op::cuMemPoolSetAttribute,
+                    wire::cuMemPoolSetAttribute{UINT64_MAX, 2, kReleaseThreshold}) == 0);
+  wire::cuMemAllocAsync_Reply memory{};
+  REQUIRE(ring.Call(Op::cuMemAllocAsync, wire::cuMemAllocAsync{4 << 20, 1, 2}, &memory) == 0);
+  int result = 0;
+  CHECK(f.Create({1024, 512, 0, kFloat, 1, 0, 0}, &result) == 0);
+  CHECK(result == kCudaErrorOutOfMemory);
+  REQUIRE(ring.Call(Op::cuMemFreeAsync, wire::cuMemFreeAsync{memory.address, 1}) == 0);
+  REQUIRE(f.client.Synchronize(1) == 0);
+  CHECK(f.Create({1024, 512, 0, kFloat, 1, 0, 0}) != 0);
+  // And so does physical memory.
+  wire::cuMemCreate_Reply physical{};
+  CHECK(ring.Call(Op::cuMemCreate, wire::cuMemCreate{2 << 20}, &physical) == 0);
 }
 
 TEST_CASE("A device without arrays says that they are not supported") {
