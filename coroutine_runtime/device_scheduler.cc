@@ -250,7 +250,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   assignment.takes_turns = followed && policy_->TakesTurns(tenants_);
   assignment.turn_group = grant.turn_group;
   assignment.shares_device = followed && turn_ != nullptr && turn_->shared();
-  assignment.yields_to_processes = assignment.shares_device && yields;
+  assignment.yields_to_processes = yields;
   assignment.preempts = grant.urgent && device_.urgent() != nullptr;
   if (device_.urgent() == nullptr) assignment.max_parked = kMaxParked;
   assignment.budget = grant.budget;
@@ -337,12 +337,13 @@ void DeviceScheduler::Decide() {
                     [&](const policy::OtherEngineView& other) {
                       return GoesFirst(other, views[i], grant.rank, grant.urgent);
                     });
-    const bool yields = entry.allowance.Look(snapshot.now, yielded[i]) && others_first;
+    const bool yields =
+        entry.allowance.Look(snapshot.now, yielded[i]) && others_first && shares && followed;
     // Each decision gives a new budget, even if it is as large as the previous one.
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
         takes_turns == entry.takes_turns && shares == entry.shares_device &&
-        (shares && followed && yields) == entry.yields &&
-        entry.promise == PromiseOf(entry.tenant) && grant.budget == policy::kForever) {
+        yields == entry.yields && entry.promise == PromiseOf(entry.tenant) &&
+        grant.budget == policy::kForever) {
       continue;
     }
     Publish(entry, grant, followed, yields);

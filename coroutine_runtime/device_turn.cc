@@ -13,8 +13,7 @@ using policy::Nanoseconds;
 constexpr Nanoseconds kAhead = policy::kSecond;
 // A process that draws a ticket for so long is dead or hostile.
 constexpr Nanoseconds kLongestDraw = 10 * policy::kMillisecond;
-// A turn has at least one part of these of its usual length, whatever the weights, and at most as many
-// times its length.
+// Weights make a turn at most so many times as short, or as long, as one between equal weights.
 constexpr Nanoseconds kParts = 8;
 // While nobody waits, a turn that is over goes on. This is how often the line is looked at, then and
 // during a turn.
@@ -53,10 +52,9 @@ bool DeviceTurn::OthersBusy() const {
   });
 }
 
-bool DeviceTurn::OthersPreemptBelow(int rank) const {
-  const uint64_t below = (uint64_t{1} << (8 * rank)) - 1;  // eight bits per rank, rank 0 lowest
-  return peers_.Any([this, below](uint64_t, const EnginePage& page) {
-    return (page.devices[device_].turn.preempting.load(std::memory_order_relaxed) & below) != 0;
+bool DeviceTurn::OthersPreempt(uint64_t ranks) const {
+  return peers_.Any([this, ranks](uint64_t, const EnginePage& page) {
+    return (page.devices[device_].turn.preempting.load(std::memory_order_relaxed) & ranks) != 0;
   });
 }
 

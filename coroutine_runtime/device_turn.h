@@ -91,8 +91,8 @@ class DeviceTurn {
   void AddUrgent(int change) { own_.urgent.fetch_add(change, std::memory_order_relaxed); }
   // Whether other processes have work of any kind.
   bool OthersBusy() const;
-  // Whether other processes have preempting work of a rank below `rank`.
-  bool OthersPreemptBelow(int rank) const;
+  // Whether other processes have preempting work of one of these ranks, a mask for SchedBoard::busy.
+  bool OthersPreempt(uint64_t ranks) const;
   // Whether other processes have work in their urgent groups.
   bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.

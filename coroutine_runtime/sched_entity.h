@@ -93,9 +93,11 @@ struct alignas(64) SchedBoard {
   void EndSharing(Nanoseconds now);
 
   static uint64_t One(int rank) { return uint64_t{1} << (8 * rank); }
+  // All ranks below this one.
+  static uint64_t Below(int rank) { return One(rank) - 1; }
   // Whether a coroutine of a rank below `rank` has work.
   bool BusyBelow(int rank) const {
-    return (busy.load(std::memory_order_relaxed) & (One(rank) - 1)) != 0;
+    return (busy.load(std::memory_order_relaxed) & Below(rank)) != 0;
   }
   // Whether a coroutine of a rank below `rank` is in the contention phase of its burst.
   bool InContentionBelow(int rank, Nanoseconds now) const;
@@ -328,7 +330,8 @@ class alignas(64) SchedEntity {
   void Refresh();
   // Whether preempting work of other processes goes before its own.
   bool Yields() const {
-    return assignment_.yields_to_processes && board_.turn->OthersPreemptBelow(assignment_.rank);
+    return assignment_.yields_to_processes &&
+           board_.turn->OthersPreempt(SchedBoard::Below(assignment_.rank));
   }
   // Shows other processes whether it has preempting work that is not throttled.
   void CountPreempting();

@@ -172,6 +172,12 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, Process
   return CUDA_SUCCESS;
 }
 
+// Exchanged pages may be read and written. Gives them the protection of those that they replace.
+void RestoreProtection(uint64_t begin, uint64_t end, int protection) {
+  if (protection != (PROT_READ | PROT_WRITE))
+    mprotect(reinterpret_cast<void*>(begin), end - begin, protection);
+}
+
 // Replaces [begin, end) with ordinary memory of this process alone, with the same contents and
 // protection.
 bool MakePagesPrivate(uint64_t begin, uint64_t end, int protection) {
@@ -182,7 +188,7 @@ bool MakePagesPrivate(uint64_t begin, uint64_t end, int protection) {
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return false;
   if (!CopyAndExchange(begin, static_cast<std::byte*>(mapped), bytes)) return false;
-  if (protection != (PROT_READ | PROT_WRITE)) mprotect(pages, bytes, protection);
+  RestoreProtection(begin, end, protection);
   return true;
 }
 
@@ -460,13 +466,11 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
     pointers().Take(start, MemoryKind::kRegistered, &allocation);
     Count(allocation, -1);
     UnmapHostMemory(allocation);
-    if (protection != (PROT_READ | PROT_WRITE))
-      mprotect(reinterpret_cast<void*>(first), end - first, protection);
+    RestoreProtection(first, end, protection);
     GiveBackPages(allocation);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (protection != (PROT_READ | PROT_WRITE))
-    mprotect(reinterpret_cast<void*>(first), end - first, protection);
+  RestoreProtection(first, end, protection);
   Allocation alias = allocation;
   alias.kind = MemoryKind::kRegisteredAlias;
   alias.address = allocation.gpu_address;

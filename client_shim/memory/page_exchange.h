@@ -7,11 +7,11 @@
 namespace detshare::shim {
 
 // Copies [from, from + bytes), which are whole pages, to `to` and moves that mapping over the range.
-// Other threads that write there meanwhile wait. They do not wait, and what they write may be lost, if
-// the kernel allows no write protection of the pages by userfaultfd(2): in containers whose seccomp
-// filter refuses the call, for pages of a file before Linux 5.19 or outside of tmpfs, and if the range
-// holds the calling thread's own stack, which it may. So the edge pages come last, one by one. On failure, what was not
-// moved is unmapped, and errno says why. Blocks signals while it runs.
+// Other threads that write there meanwhile wait, where the kernel allows write protection of the pages
+// by userfaultfd(2). Otherwise their writes may be lost: in containers whose seccomp filter refuses
+// the call; for pages of a file before Linux 5.19 or outside of tmpfs; and if the range holds the
+// calling thread's own stack, as it may. So the edge pages come last, one by one. On failure, what was
+// not moved is unmapped, and errno says why. Blocks signals while it runs.
 bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes);
 
 }  // namespace detshare::shim
