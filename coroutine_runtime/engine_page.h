@@ -93,6 +93,19 @@ struct alignas(128) ViewWords {
   std::array<Coroutine, kMaxCoroutines> coroutines;
 };
 
+// The words by which processes keep changes of time slices apart from graphs with conditional nodes
+// (server/backends/cuda/slice_gate.h). Sequentially consistent: each side publishes what it is about to do
+// before it reads what the other does. A page of their own, because the GPU writes to it.
+struct alignas(4096) SliceWords {
+  static constexpr size_t kGroups = 2;  // time-slice groups of a process
+  // Not 0 while the process changes a slice, or waits to do so.
+  std::atomic<uint32_t> changing{0};
+  // Threads that launch a graph with conditional nodes.
+  std::atomic<uint32_t> entering{0};
+  // By groups: how many such graphs were launched, and how many of them have ended. The GPU stores `ended`.
+  std::array<std::atomic<uint64_t>, kGroups> launched{}, ended{};
+};
+
 // What a tenant uses in the process, for processes that keep one limit of the tenant together
 // (server/tenants/tenant_board.h). In bytes. Sequentially consistent: a process publishes what it takes
 // before it reads what others have.
@@ -120,6 +133,7 @@ struct alignas(4096) EnginePage {
   // What engines of every version have ends here.
   static constexpr size_t kLeastBytes = 262144;
   alignas(4096) std::array<ViewWords, kMaxDevices> views;  // by the devices' numbers
+  std::array<SliceWords, kMaxDevices> slices;              // likewise
 };
 static_assert(offsetof(EnginePage, views) == EnginePage::kLeastBytes);
 

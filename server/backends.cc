@@ -76,6 +76,8 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   cuda.connections = options.cuda_connections;
   cuda.shared_directory = options.shared_directory;
   cuda.daemon_number = options.daemon_number;
+  cuda.page = options.page;
+  cuda.peers = options.peers;
   cuda.managed = options.managed;
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, CreateCudaDevices(cuda));
   OpenedBackend opened{"cuda", std::move(devices), nullptr};

@@ -23,6 +23,8 @@ struct BackendOptions {
   int cuda_connections = CudaOptions::kMostConnections;  // as in CudaOptions
   std::string shared_directory;                          // likewise
   uint64_t daemon_number = 0;                            // likewise
+  EnginePage* page = nullptr;                            // likewise
+  const EnginePeers* peers = nullptr;                    // likewise
   int soft_devices = 1;
   int soft_sms = 0;                            // 0: as the default device
   uint64_t soft_memory = 0;                    // bytes; 0: as the default device

@@ -98,6 +98,8 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   daemon.server.replaceable = true;
   daemon.server.engine_page = &channels.pages->own();
   daemon.server.engine_peers = &channels.pages->peers();
+  startup->backend.page = daemon.server.engine_page;
+  startup->backend.peers = daemon.server.engine_peers;
   DETSHARE_ASSIGN_OR_RETURN(
       channels.member,
       EngineMember::Create(flags.engine_fd, channels.pages->fd(), daemon.server.runtime_directory,

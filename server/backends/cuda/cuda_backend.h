@@ -11,6 +11,9 @@
 
 namespace detshare {
 
+struct EnginePage;
+struct EnginePeers;
+
 struct CudaOptions {
   // Path of the real libcuda.so.1; empty: OpenDriver() searches for it.
   std::string driver_path;
@@ -30,6 +33,10 @@ struct CudaOptions {
   // The same for all processes of this daemon, and another one in other daemons of the host; 0: this
   // is its only process.
   uint64_t daemon_number = 0;
+  // Of this process and the daemon's others, which number the GPUs in the same order; null: this is the
+  // only one. Both outlive the devices.
+  EnginePage* page = nullptr;
+  const EnginePeers* peers = nullptr;
   ManagedWindow managed;  // no bytes: no managed memory
 };
 

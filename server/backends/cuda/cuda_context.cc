@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/driver_output.h"
 
@@ -49,6 +50,21 @@ absl::Status CudaContext::Check(CUresult result, const char* call) {
   const char* name = nullptr;
   api.cuGetErrorName(result, &name);
   return CudaError(result, absl::StrCat(call, ": ", name == nullptr ? "unknown error" : name));
+}
+
+absl::Status CudaContext::RegisterPages(void* pages, size_t bytes) {
+  Enter();
+  DETSHARE_RETURN_IF_ERROR(
+      Check(api.cuMemHostRegister(pages, bytes,
+                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+            "cuMemHostRegister"));
+  CUdeviceptr mapped = 0;
+  absl::Status status =
+      Check(api.cuMemHostGetDevicePointer(&mapped, pages, 0), "cuMemHostGetDevicePointer");
+  if (status.ok() && mapped != reinterpret_cast<CUdeviceptr>(pages))
+    status = CudaError(kCudaErrorNotSupported, "the GPU sees registered memory at another address");
+  if (!status.ok()) api.cuMemHostUnregister(pages);
+  return status;
 }
 
 void CudaContext::OnFault(CUresult result, const char* call) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "server/backends/cuda/cuda_group.h"
 #include "server/backends/cuda/driver_api.h"
 #include "server/backends/cuda/gpu_claim.h"
+#include "server/backends/cuda/slice_gate.h"
 
 namespace detshare::cuda {
 
@@ -30,6 +32,9 @@ class CudaContext {
   // Null if the device cannot preempt. Set before other threads use the object.
   std::unique_ptr<CudaGroup> urgent;
   GpuClaim claim;  // while the groups have slices of the daemon
+  // Null if no slice changes. Set before other threads use the object.
+  std::unique_ptr<SliceGate> slice_gate;
+  std::unique_ptr<SliceWords> slice_words;  // of a process that shows them to no other; else null
 
   // The group in which the session's work runs.
   CudaGroup& GroupOf(const AddressSpace& space) {
@@ -41,6 +46,9 @@ class CudaContext {
   // Returns OkStatus for CUDA_SUCCESS, else the error with the name of the call. Notes errors that
   // end the context.
   absl::Status Check(CUresult result, const char* call);
+
+  // Lets the GPU read and write pages of host memory, at their own addresses.
+  absl::Status RegisterPages(void* pages, size_t bytes);
 
   // Returns the error that ended the context, else OkStatus.
   absl::Status health() const;

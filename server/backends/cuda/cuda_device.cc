@@ -34,8 +34,13 @@ std::string PciAddress(const DeviceProperties& properties) {
                          attributes.at(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
 }
 
-DaemonOnGpu DaemonOf(const CudaOptions& options, const DeviceProperties& gpu) {
+DaemonOnGpu DaemonOf(const CudaOptions& options, int ordinal, const DeviceProperties& gpu) {
   DaemonOnGpu daemon;
+  daemon.device = static_cast<size_t>(ordinal);
+  if (options.page != nullptr && daemon.device < EnginePage::kMaxDevices) {
+    daemon.slice_words = &options.page->slices[daemon.device];
+    daemon.peers = options.peers;
+  }
   daemon.number = options.daemon_number;
   daemon.node = DeviceNode(PciAddress(gpu));
   if (!options.shared_directory.empty()) {
@@ -101,9 +106,10 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
         "cuStreamCreateWithPriority"));
   }
   self->properties_.preemption =
-      options.preemption ? SetUpPreemption(*self->context_, channel_groups,
-                                           DaemonOf(options, self->properties_), &self->holds_)
-                         : Preemption::SwitchedOff();
+      options.preemption
+          ? SetUpPreemption(*self->context_, channel_groups,
+                            DaemonOf(options, ordinal, self->properties_), &self->holds_)
+          : Preemption::SwitchedOff();
   if (self->context_->urgent != nullptr) {
     self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
                                                     nullptr, 0, self->properties_.sm_count);
@@ -143,8 +149,11 @@ CudaDevice::~CudaDevice() {
   images_.reset();
   context_->Enter();
   if (zeroing_stream_ != nullptr) api_->cuStreamDestroy(zeroing_stream_);
-  if (context_->urgent != nullptr) api_->cuCtxDestroy(context_->urgent->context);
-  api_->cuDevicePrimaryCtxRelease(context_->device);
+  const auto release = [&] {
+    if (context_->urgent != nullptr) api_->cuCtxDestroy(context_->urgent->context);
+    api_->cuDevicePrimaryCtxRelease(context_->device);
+  };
+  context_->slice_gate != nullptr ? context_->slice_gate->Change(release) : release();
 }
 
 absl::Status CudaDevice::Split(int sm_group) {

@@ -108,17 +108,8 @@ absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
       mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return absl::ErrnoToStatus(errno, "no page for the words of holds");
   pool->page_ = page;
-  gpu.Enter();
-  DETSHARE_RETURN_IF_ERROR(
-      gpu.Check(gpu.api.cuMemHostRegister(
-                    page, kPageBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-                "cuMemHostRegister"));
+  DETSHARE_RETURN_IF_ERROR(gpu.RegisterPages(page, kPageBytes));
   pool->registered_ = true;
-  CUdeviceptr mapped = 0;
-  DETSHARE_RETURN_IF_ERROR(
-      gpu.Check(gpu.api.cuMemHostGetDevicePointer(&mapped, page, 0), "cuMemHostGetDevicePointer"));
-  if (mapped != reinterpret_cast<CUdeviceptr>(page))
-    return CudaError(kCudaErrorNotSupported, "the GPU sees registered memory at another address");
   CUkernel kernel = nullptr;
   DETSHARE_RETURN_IF_ERROR(gpu.Check(gpu.api.cuLibraryLoadData(&pool->library_, kHoldPtx, nullptr,
                                                                nullptr, 0, nullptr, nullptr, 0),

@@ -61,8 +61,7 @@ absl::StatusOr<GraphOrder::Place> GraphOrder::Enter(CudaAddressSpace& space, con
 }
 
 bool GraphOrder::Conflict(const Launch& first, const Launch& second) {
-  // One graph does not run beside itself.
-  if (first.conditional && second.conditional) return first.executable != second.executable;
+  if (first.conditional && second.conditional && first.executable != second.executable) return true;
   return (first.conditional || second.conditional) && first.stream != second.stream;
 }
 
@@ -77,13 +76,35 @@ GraphOrder::Obstacle GraphOrder::Before(Entries::const_iterator entry) const {
 }
 
 CUresult GraphOrder::WaitInStream(Entries::iterator entry) {
-  const MutexLock lock(&mutex_);
-  for (auto earlier = entries_.begin(); earlier != entry; ++earlier) {
-    if (!Conflict(*earlier, *entry)) continue;
-    const CUresult result = group_.gpu.api.cuStreamWaitEvent(entry->stream, earlier->end, 0);
-    if (result != CUDA_SUCCESS) return result;
+  {
+    const MutexLock lock(&mutex_);
+    for (auto earlier = entries_.begin(); earlier != entry; ++earlier) {
+      if (!Conflict(*earlier, *entry)) continue;
+      const CUresult result = group_.gpu.api.cuStreamWaitEvent(entry->stream, earlier->end, 0);
+      if (result != CUDA_SUCCESS) return result;
+    }
   }
+  EnterGate(*entry);
   return CUDA_SUCCESS;
+}
+
+void GraphOrder::EnterGate(Entry& entry) {
+  SliceGate* const gate = group_.gpu.slice_gate.get();
+  if (gate == nullptr || !entry.conditional) return;
+  const auto began = Clock::now();
+  while (!gate->Enter(std::chrono::nanoseconds(Clock::now() - began).count()))
+    std::this_thread::sleep_for(kPoll);
+  entry.number = gate->Count(group_.urgent);
+}
+
+CUresult GraphOrder::LeaveGate(const Entry& entry) {
+  if (entry.number == 0) return CUDA_SUCCESS;
+  SliceGate& gate = *group_.gpu.slice_gate;
+  const CUresult result = group_.gpu.api.cuStreamWriteValue64(
+      entry.stream, reinterpret_cast<CUdeviceptr>(&gate.ended(group_.urgent)), entry.number,
+      CU_STREAM_WRITE_VALUE_DEFAULT);
+  gate.Leave();
+  return result;
 }
 
 GraphOrder::Entries::iterator GraphOrder::Add(const Launch& launch) {
@@ -101,13 +122,20 @@ void GraphOrder::Prune() {
 }
 
 void GraphOrder::Forget(Entries::iterator entry) {
+  LeaveGate(*entry);
   const MutexLock lock(&mutex_);
   entries_.erase(entry);
 }
 
 CUresult GraphOrder::Note(Entries::iterator entry) {
   const DriverApi& api = group_.gpu.api;
+  const CUresult left =
+      LeaveGate(*entry);  // before the event, behind which the next one may be launched
   const MutexLock lock(&mutex_);
+  if (left != CUDA_SUCCESS) {
+    entries_.erase(entry);
+    return left;
+  }
   // The end of this launch is also that of the stream's earlier ones, and who waits for one of those
   // and came before this one has been let in before it.
   const auto earlier = std::find_if(entries_.begin(), entry, [&](const Entry& other) {

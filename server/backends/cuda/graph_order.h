@@ -11,14 +11,15 @@
 // ends the context if another one is in flight, wherever its stream stands: after 1,300 to 14,000
 // launches with an event between any two, also with all of them in one stream, and also with 100 us
 // between them. In 87,000 launches that waited on the host no context ended, and none in 181,000 with
-// one graph, however often it is in flight. That is native; in the daemon contexts still end at times
-// (docs/architecture.md).
+// one graph, however often it is in flight. Neither does the driver bear a time slice that changes
+// meanwhile, also one of another process (slice_gate.h).
 //
 // A launch waits in the session's thread. While a stream waits for its client or for a word of memory,
 // the next graph's stream waits for the end of the graph instead: the writer may be the same thread.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <list>
 #include <utility>
 #include <vector>
@@ -48,6 +49,7 @@ class GraphOrder {
  private:
   struct Entry : Launch {
     CUevent end = nullptr;  // behind the graph; null: it is not launched yet
+    uint64_t number = 0;    // of SliceGate::Count(); 0: it has none
   };
   using Entries = std::list<Entry>;
 
@@ -62,8 +64,8 @@ class GraphOrder {
     ~Place() {
       if (order_ != nullptr) order_->Forget(entry_);
     }
-    // Makes the stream wait for graphs that are still in flight. Call it in the submission, before the
-    // launch.
+    // Makes the stream wait for graphs that are still in flight. Waits itself while a time slice changes.
+    // Call it in the submission, before the launch.
     CUresult Await() { return order_->WaitInStream(entry_); }
     // The driver has the launch.
     CUresult Launched() { return std::exchange(order_, nullptr)->Note(entry_); }
@@ -97,6 +99,9 @@ class GraphOrder {
   Obstacle Before(Entries::const_iterator entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   CUresult WaitInStream(Entries::iterator entry);
   Entries::iterator Add(const Launch& launch);
+  // For a graph with conditional nodes, where the group has a gate.
+  void EnterGate(Entry& entry);
+  CUresult LeaveGate(const Entry& entry);
   // Forgets graphs that have ended.
   void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Entries::iterator entry);

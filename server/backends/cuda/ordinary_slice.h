@@ -16,7 +16,8 @@
 //                  | (Keep)
 //     2,048 us     | programs that are not the daemon's have work (Share)
 //
-// Threading: any thread. Each change of the slice takes some 100 us.
+// Threading: any thread. Each change of the slice takes some 100 us, and waits for graphs with conditional
+// nodes (slice_gate.h).
 #pragma once
 
 #include <chrono>

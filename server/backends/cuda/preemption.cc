@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "coroutine_runtime/clock.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/ordinary_slice.h"
 
@@ -70,8 +71,10 @@ struct Proof {
   nanoseconds alone{}, beside_work{};  // medians, from launch to completion
 };
 
-absl::Status SetSlice(const ChannelGroup& group, microseconds slice) {
-  DETSHARE_RETURN_IF_ERROR(group.SetTimeSlice(slice));
+absl::Status SetSlice(SliceGate& gate, const ChannelGroup& group, microseconds slice) {
+  absl::Status set;
+  gate.Change([&] { set = group.SetTimeSlice(slice); });
+  DETSHARE_RETURN_IF_ERROR(set);
   DETSHARE_ASSIGN_OR_RETURN(const microseconds now, group.TimeSlice());
   if (now == slice) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -167,10 +170,10 @@ class Prover {
 
   // The ordinary group has the short slice meanwhile.
   absl::StatusOr<std::vector<nanoseconds>> TimeShortsBesideLong(uint64_t steps) {
-    DETSHARE_RETURN_IF_ERROR(SetSlice(ordinary_, OrdinarySlice::kShort));
+    DETSHARE_RETURN_IF_ERROR(SetSlice(*gpu_.slice_gate, ordinary_, OrdinarySlice::kShort));
     absl::StatusOr<std::vector<nanoseconds>> times = TimeShortsUntilLongEnds(steps);
     // With the short slice the long kernel would stand still beside the work of other processes.
-    DETSHARE_RETURN_IF_ERROR(SetSlice(ordinary_, OrdinarySlice::kDefault));
+    DETSHARE_RETURN_IF_ERROR(SetSlice(*gpu_.slice_gate, ordinary_, OrdinarySlice::kDefault));
     DETSHARE_RETURN_IF_ERROR(
         gpu_.Check(gpu_.api.cuStreamSynchronize(streams_[kOrdinary]), "cuStreamSynchronize"));
     return times;
@@ -256,6 +259,18 @@ class KeptProof {
   std::string reason_;
 };
 
+absl::Status MakeGate(CudaContext& gpu, const DaemonOnGpu& daemon) {
+  SliceWords* words = daemon.slice_words;
+  if (words == nullptr) {
+    gpu.slice_words = std::make_unique<SliceWords>();
+    words = gpu.slice_words.get();
+  }
+  DETSHARE_RETURN_IF_ERROR(gpu.RegisterPages(words, sizeof(*words)));
+  static const RealClock clock;
+  gpu.slice_gate = std::make_unique<SliceGate>(*words, daemon.peers, daemon.device, clock);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
                                  const DaemonOnGpu& daemon, KeptProof& kept,
                                  std::unique_ptr<HoldPool>* holds) {
@@ -270,6 +285,7 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
     return claim.status();
   }
   gpu.claim = *std::move(claim);
+  DETSHARE_RETURN_IF_ERROR(MakeGate(gpu, daemon));
   const DriverApi& api = gpu.api;
   gpu.Enter();
   size_t free_before = 0, free_after = 0, total = 0;
@@ -290,16 +306,19 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
     return absl::UnavailableError(
         absl::StrCat("the urgent context has ", groups.size(), " known compute groups, not one"));
   DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_after, &total), "cuMemGetInfo"));
-  DETSHARE_RETURN_IF_ERROR(SetSlice(groups.front(), kUrgentSlice));
+  SliceGate& gate = *gpu.slice_gate;
+  DETSHARE_RETURN_IF_ERROR(SetSlice(gate, groups.front(), kUrgentSlice));
   Preemption preemption;
   preemption.latency_ns = kept.latency();
   if (!kept.known()) {
     DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu, primary.front()).Run());
     preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
   }
-  DETSHARE_RETURN_IF_ERROR(SetSlice(primary.front(), OrdinarySlice::kShort));
-  gpu.ordinary.slice = std::make_unique<OrdinarySlice>(
-      [group = primary.front()](microseconds slice) { group.SetTimeSlice(slice).IgnoreError(); });
+  DETSHARE_RETURN_IF_ERROR(SetSlice(gate, primary.front(), OrdinarySlice::kShort));
+  gpu.ordinary.slice =
+      std::make_unique<OrdinarySlice>([&gate, group = primary.front()](microseconds slice) {
+        gate.Change([&] { group.SetTimeSlice(slice).IgnoreError(); });
+      });
   if (daemon.proof.empty()) gpu.ordinary.slice->ShareWith([] { return false; });
   const OrdinarySlice::Call own(gpu.ordinary.slice.get());
   // Without holds, requests of many operations would be slower than without preemption.
@@ -320,15 +339,18 @@ Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& pr
     return *std::move(done);
   }
   gpu.ordinary.slice = nullptr;
-  if (gpu.urgent != nullptr) {
-    gpu.api.cuCtxDestroy(gpu.urgent->context);
-    gpu.urgent = nullptr;
-    gpu.api.cuCtxSetCurrent(gpu.ordinary.context);
-  }
   // All processes must have the same slices, or those with long ones would get all of the GPU.
   kept.Keep(0, done.status().message());
-  for (const ChannelGroup& group : primary)
-    group.SetTimeSlice(OrdinarySlice::kDefault).IgnoreError();
+  if (gpu.slice_gate != nullptr) {
+    gpu.slice_gate->Change([&] {
+      if (gpu.urgent != nullptr) gpu.api.cuCtxDestroy(gpu.urgent->context);
+      for (const ChannelGroup& group : primary)
+        group.SetTimeSlice(OrdinarySlice::kDefault).IgnoreError();
+    });
+    gpu.urgent = nullptr;
+    gpu.api.cuCtxSetCurrent(gpu.ordinary.context);
+    gpu.slice_gate = nullptr;
+  }
   gpu.claim = GpuClaim();
   Preemption none;
   none.reason = std::string(done.status().message());

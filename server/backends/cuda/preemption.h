@@ -8,12 +8,14 @@
 // the GPU (gpu_claim.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/engine_page.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_hold.h"
 #include "server/backends/cuda/time_slices.h"
@@ -28,9 +30,14 @@ struct DaemonOnGpu {
   // result there, and the others take it, because work of other processes disturbs the proof. They
   // wait for each other.
   std::string proof;
+  // This process's words for the GPU, and the other processes, which have the GPU under the number
+  // `device`; null: this is the only one.
+  SliceWords* slice_words = nullptr;
+  const EnginePeers* peers = nullptr;
+  size_t device = 0;
 };
 
-// Creates a second context, and sets `gpu.urgent`, `gpu.claim`, `gpu.ordinary.slice` and `*holds`, if no
+// Creates a second context, and sets `gpu.urgent`, `gpu.claim`, `gpu.slice_gate`, `gpu.ordinary.slice` and `*holds`, if no
 // other daemon claims the GPU and urgent work then really stops ordinary work. Otherwise leaves the
 // GPU as it was, and the result has the reason. `primary`: the channel groups of the primary
 // context. Takes about 0.3 s. Called before other threads use `gpu`.

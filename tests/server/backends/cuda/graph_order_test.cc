@@ -3,12 +3,17 @@
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/slice_gate.h"
 #include "tests/server/backends/cuda/stand_in_session.h"
 
 namespace detshare::cuda {
@@ -21,7 +26,20 @@ struct TestGraph {
 constexpr TestGraph kPlain{1, false}, kOtherPlain{2, false};
 constexpr TestGraph kConditional{3, true}, kOtherConditional{4, true};
 
+// What the GPU writes behind the graphs of a stream.
+std::map<StandInStream*, std::pair<std::atomic<uint64_t>*, uint64_t>> g_writes;
+
+DriverApi WritingDriver() {
+  DriverApi api = StandInDriver();
+  api.cuStreamWriteValue64 = [](CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned) {
+    g_writes[&StreamOf(stream)] = {reinterpret_cast<std::atomic<uint64_t>*>(address), value};
+    return CUDA_SUCCESS;
+  };
+  return api;
+}
+
 struct GraphSession : StandInSession {
+  using StandInSession::StandInSession;
   GraphOrder& order = context.ordinary.graph_order;
 
   GraphOrder::Launch In(int stream, TestGraph graph) {
@@ -66,6 +84,76 @@ class Launching {
   std::thread thread_;
 };
 
+// On a GPU whose slices change.
+struct GatedSession : GraphSession {
+  ManualClock clock;
+  SliceWords words;
+  SliceGate* gate = nullptr;
+  GatedSession() : GraphSession(WritingDriver()) {
+    context.slice_gate = std::make_unique<SliceGate>(words, nullptr, 0, clock);
+    gate = context.slice_gate.get();
+    g_writes.clear();
+    order.AddConditional();
+  }
+  void EndAndWrite(int stream) {
+    End(stream);
+    const auto [address, value] = g_writes.at(&streams[stream]);
+    *address = value;
+  }
+  // Whether a slice can change at once.
+  bool Open() {
+    const bool open = words.entering == 0 && words.launched[0] == words.ended[0];
+    if (open) gate->Change([] {});
+    return open;
+  }
+};
+
+TEST_CASE_METHOD(GatedSession,
+                 "A conditional graph is in flight for the gate until the GPU has ended it") {
+  CHECK(Open());
+  REQUIRE(Launch(0, kConditional).ok());
+  REQUIRE(Launch(0, kConditional).ok());
+  CHECK_FALSE(Open());
+  EndAndWrite(0);
+  CHECK(words.ended[0] == 2);
+  CHECK(Open());
+}
+
+TEST_CASE_METHOD(GatedSession, "Plain graphs do not close the gate") {
+  REQUIRE(Launch(0, kPlain).ok());
+  CHECK(Open());
+  CHECK(g_writes.empty());
+}
+
+TEST_CASE_METHOD(GatedSession, "A conditional graph is not launched while a slice changes") {
+  std::optional<Launching> launching;
+  gate->Change([&] {
+    launching.emplace(*this, 0, kConditional);
+    CHECK_FALSE(launching->made());
+  });
+  CHECK(launching->Join().ok());
+  CHECK_FALSE(Open());
+}
+
+TEST_CASE_METHOD(GatedSession,
+                 "A launch that the driver refuses counts as ended when its stream comes there") {
+  {
+    std::optional<GraphOrder::Place> place = *order.Enter(*space, In(0, kConditional));
+    REQUIRE(place->Await() == CUDA_SUCCESS);
+    CHECK_FALSE(Open());
+  }
+  CHECK(words.entering == 0);
+  EndAndWrite(0);
+  CHECK(Open());
+}
+
+TEST_CASE_METHOD(GatedSession, "A place that is given up before its launch closes nothing") {
+  std::optional<GraphOrder::Place> place = *order.Enter(*space, In(0, kConditional));
+  CHECK(Open());
+  place.reset();
+  CHECK(Open());
+}
+
 TEST_CASE_METHOD(GraphSession, "Plain graphs need a place while there are conditional graphs") {
   CHECK_FALSE(order.applies());
   order.AddConditional();
@@ -105,11 +193,14 @@ TEST_CASE_METHOD(GraphSession, "Plain graphs do not wait for each other") {
   CHECK(Launch(1, kOtherPlain).ok());
 }
 
-TEST_CASE_METHOD(GraphSession, "A conditional graph may be in flight several times") {
+TEST_CASE_METHOD(GraphSession, "A conditional graph may be in flight several times in one stream") {
   order.AddConditional();
   REQUIRE(Launch(0, kConditional).ok());
   CHECK(Launch(0, kConditional).ok());
-  CHECK(Launch(1, kConditional).ok());
+  Launching elsewhere(*this, 1, kConditional);
+  CHECK_FALSE(elsewhere.made());
+  End(0);
+  CHECK(elsewhere.Join().ok());
 }
 
 TEST_CASE_METHOD(GraphSession, "In one stream, only different conditional graphs wait") {

@@ -1,0 +1,203 @@
+#include "server/backends/cuda/slice_gate.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace detshare::cuda {
+namespace {
+
+constexpr size_t kDevice = 3, kGroup = 1;
+
+// One of the processes on the GPU.
+struct Process {
+  std::unique_ptr<EnginePage> page = std::make_unique<EnginePage>();
+  EnginePeers peers;
+  ManualClock clock;
+  SliceGate gate{page->slices[kDevice], &peers, kDevice, clock};
+
+  SliceWords& words() { return page->slices[kDevice]; }
+  void Know(const Process& other) {
+    peers.peers[0].page = other.page.get();
+    peers.peers[0].id = 7;
+    peers.used = 1;
+  }
+  // A graph that runs until End().
+  void Launch() {
+    while (!gate.Enter(0)) std::this_thread::yield();
+    gate.Count(kGroup);
+    gate.Leave();
+  }
+  void End() { words().ended[kGroup] = words().launched[kGroup].load(); }
+};
+
+struct Processes {
+  Process first, second;
+  Processes() {
+    first.Know(second);
+    second.Know(first);
+  }
+};
+
+// A change in a thread of its own, which lasts until the test ends it.
+class Changing {
+ public:
+  explicit Changing(SliceGate& gate)
+      : thread_([this, &gate] {
+          gate.Change([this] {
+            begun_ = true;
+            while (!end_) std::this_thread::yield();
+          });
+        }) {}
+  ~Changing() { End(); }
+  // Gives the thread time for a change that should wait.
+  bool begun() const {
+    for (int i = 0; i < 200; ++i) std::this_thread::yield();
+    return begun_;
+  }
+  void AwaitBegin() const {
+    while (!begun_) std::this_thread::yield();
+  }
+  void End() {
+    end_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> begun_{false}, end_{false};
+  std::thread thread_;
+};
+
+TEST_CASE_METHOD(Processes, "A change waits until the graphs of all processes have ended") {
+  first.Launch();
+  second.Launch();
+  Changing change(first.gate);
+  CHECK_FALSE(change.begun());
+  first.End();
+  CHECK_FALSE(change.begun());
+  second.End();
+  change.AwaitBegin();
+}
+
+TEST_CASE_METHOD(Processes, "A change waits for launches that are being made") {
+  REQUIRE(second.gate.Enter(0));
+  Changing change(first.gate);
+  CHECK_FALSE(change.begun());
+  second.gate.Leave();
+  change.AwaitBegin();
+}
+
+TEST_CASE_METHOD(Processes, "No graph is launched while a process changes a slice") {
+  Changing change(first.gate);
+  change.AwaitBegin();
+  CHECK_FALSE(first.gate.Enter(0));
+  CHECK_FALSE(second.gate.Enter(0));
+  CHECK(second.words().entering == 0);
+  change.End();
+  CHECK(first.gate.Enter(0));
+  CHECK(second.gate.Enter(0));
+}
+
+TEST_CASE_METHOD(Processes, "A change that waits for a graph lets no further graph begin") {
+  second.Launch();
+  Changing change(first.gate);
+  while (first.words().changing == 0) std::this_thread::yield();
+  CHECK_FALSE(second.gate.Enter(0));
+  second.End();
+  change.AwaitBegin();
+}
+
+TEST_CASE_METHOD(Processes,
+                 "A change does not wait for ever for a graph, and then not again soon") {
+  second.Launch();
+  Changing change(first.gate);
+  CHECK_FALSE(change.begun());
+  first.clock.Advance(SliceGate::kMaxGraph);
+  change.AwaitBegin();
+  change.End();
+  first.gate.Change([] {});
+  first.clock.Advance(SliceGate::kIgnored);
+  Changing later(first.gate);
+  CHECK_FALSE(later.begun());
+  second.End();
+}
+
+TEST_CASE_METHOD(Processes,
+                 "A launch does not wait for ever for a change, and then not again soon") {
+  first.words().changing = 0xffffffff;
+  CHECK_FALSE(second.gate.Enter(SliceGate::kMaxChange - 1));
+  CHECK(second.gate.Enter(SliceGate::kMaxChange));
+  second.gate.Leave();
+  CHECK(second.gate.Enter(0));
+  second.gate.Leave();
+  second.clock.Advance(SliceGate::kIgnored);
+  CHECK_FALSE(second.gate.Enter(0));
+}
+
+TEST_CASE_METHOD(Processes, "Who is ignored does not hide others") {
+  first.words().changing = 1;
+  REQUIRE(second.gate.Enter(SliceGate::kMaxChange));
+  second.gate.Leave();
+  second.words().changing = 1;
+  CHECK_FALSE(second.gate.Enter(0));
+}
+
+TEST_CASE("Before a process knows the others, it gives their graphs time to end") {
+  Process process;
+  Changing change(process.gate);
+  CHECK_FALSE(change.begun());
+  process.clock.Advance(SliceGate::kUnknown);
+  change.AwaitBegin();
+}
+
+TEST_CASE("A process that is the only one waits for its own graphs") {
+  SliceWords words;
+  ManualClock clock;
+  SliceGate gate(words, nullptr, kDevice, clock);
+  bool changed = false;
+  gate.Change([&] { changed = true; });
+  CHECK(changed);
+  REQUIRE(gate.Enter(0));
+  CHECK(gate.Count(0) == 1);
+  gate.Leave();
+  Changing change(gate);
+  CHECK_FALSE(change.begun());
+  words.ended[0] = 1;
+  change.AwaitBegin();
+}
+
+TEST_CASE_METHOD(Processes, "Changes and graphs of many threads are kept apart") {
+  std::atomic<int> graphs{0}, changes{0}, beside{0};
+  std::vector<std::thread> threads;
+  for (Process* const process : {&first, &second}) {
+    threads.emplace_back([&, process] {
+      for (int i = 0; i < 300; ++i) {
+        while (!process->gate.Enter(0)) std::this_thread::yield();
+        ++graphs;
+        process->gate.Count(kGroup);
+        process->gate.Leave();
+        beside += changes != 0;
+        --graphs;
+        process->End();
+      }
+    });
+    for (int thread = 0; thread < 2; ++thread) {
+      threads.emplace_back([&, process] {
+        for (int i = 0; i < 50; ++i) {
+          process->gate.Change([&] {
+            ++changes;
+            beside += graphs != 0;
+            --changes;
+          });
+        }
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(beside == 0);
+}
+
+}  // namespace
+}  // namespace detshare::cuda
