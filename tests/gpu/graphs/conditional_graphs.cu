@@ -6,10 +6,12 @@
 //     threads=3       threads that launch graphs with conditional nodes, each in its own stream
 //     rounds=10       rounds of a graph's loop
 //     order=event     none, event (a graph's stream waits for the graph before), host (the launch waits),
-//                     stream (all graphs are launched in one stream)
+//                     stream (all graphs are launched in one stream), idle (the launch waits until nothing is
+//                     in flight in the context), alone (and others wait until the graph has ended)
 //     build=once      once, or always: a new graph after each four launches
 //     graphs=0        threads that launch plain graphs, in the same order
 //     kernels=2       threads that launch kernels
+//     length=0        how long one of these kernels runs, in microseconds
 //     streams=1       streams of each of these
 //     calls=none      what a further thread does: none, register, pinned, map, load, instantiate
 //     priority=0      of the streams of conditional graphs
@@ -30,6 +32,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,10 +42,12 @@ namespace {
 std::map<std::string, std::string> g_options = {
     {"seconds", "3"},  {"threads", "3"}, {"rounds", "10"}, {"order", "event"}, {"build", "once"},
     {"graphs", "0"},   {"kernels", "2"}, {"streams", "1"}, {"calls", "none"},  {"contexts", "1"},
-    {"priority", "0"}, {"queued", "no"}, {"writes", "no"},
+    {"priority", "0"}, {"queued", "no"}, {"writes", "no"}, {"length", "0"},
 };
 std::atomic<long> g_conditional{0}, g_other{0}, g_wrong{0};
 std::atomic<bool> g_stop{false};
+// Shared by threads that submit other work, for orders in which they wait.
+std::shared_mutex g_idle;
 
 const std::string& Option(const char* name) { return g_options.at(name); }
 int Number(const char* name) { return std::atoi(Option(name).c_str()); }
@@ -69,7 +74,15 @@ __global__ void Loop(cudaGraphConditionalHandle handle, unsigned* counter, unsig
   cudaGraphSetConditional(handle, *counter < rounds ? 1 : 0);
 }
 __global__ void Short() { __nanosleep(20'000); }
-__global__ void Small(unsigned* counter) { atomicAdd(counter, 1u); }
+__global__ void Small(unsigned* counter, long long clocks) {
+  const long long begin = clock64();
+  while (clock64() - begin < clocks) {
+  }
+  atomicAdd(counter, 1u);
+}
+
+// How many cycles a kernel of the wanted length takes, at about 2 GHz.
+long long Clocks() { return 2000LL * Number("length"); }
 
 struct Built {
   cudaGraph_t graph;
@@ -105,7 +118,8 @@ Built Build(bool conditional, unsigned* counter) {
     void* arguments[] = {&handle, &counter, &rounds};
     AddKernel(loop.conditional.phGraph_out[0], nullptr, reinterpret_cast<void*>(Loop), arguments);
   } else {
-    void* arguments[] = {&counter};
+    long long clocks = Clocks();
+    void* arguments[] = {&counter, &clocks};
     cudaGraphNode_t last = nullptr;
     for (unsigned i = 0; i < rounds; ++i)
       last = AddKernel(built.graph, last, reinterpret_cast<void*>(Small), arguments);
@@ -145,6 +159,13 @@ class Order {
     const std::string& order = Option("order");
     if (order == "none") {
       CHECK(cudaGraphLaunch(executable, stream));
+      return;
+    }
+    if (order == "idle" || order == "alone") {
+      const std::lock_guard submits(g_idle);
+      CHECK(cudaDeviceSynchronize());
+      CHECK(cudaGraphLaunch(executable, stream));
+      if (order == "alone") CHECK(cudaStreamSynchronize(stream));
       return;
     }
     const std::lock_guard lock(mutex_);
@@ -230,7 +251,8 @@ void Kernels(CUcontext context) {
   unsigned* const counter = NewCounter();
   while (!g_stop) {
     for (const cudaStream_t stream : streams) {
-      for (int i = 0; i < 8; ++i) Small<<<4, 32, 0, stream>>>(counter);
+      const std::shared_lock submits(g_idle);
+      for (int i = 0; i < 8; ++i) Small<<<4, 32, 0, stream>>>(counter, Clocks());
       CHECK(cudaMemsetAsync(counter, 0, sizeof(*counter), stream));
     }
     for (const cudaStream_t stream : streams) CHECK(cudaStreamSynchronize(stream));
