@@ -26,9 +26,12 @@ absl::StatusOr<Queue*> StreamOrder::Observe(LogicalStream& stream) {
 absl::StatusOr<Queue*> StreamOrder::Enter(LogicalStream& stream, Partition& partition, Use use) {
   DETSHARE_RETURN_IF_ERROR(space_.fault());
   DETSHARE_RETURN_IF_ERROR(parking_.error());
-  if (stream.partition != &partition || stream.urgent != binding_.urgent()) {
-    DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
-  }
+  // An observation leaves the stream where it is: it may be made while an operation waits that Prepare()
+  // has ordered.
+  const bool stays = use == Use::kObserve
+                         ? stream.queue != nullptr
+                         : stream.partition == &partition && stream.urgent == binding_.urgent();
+  if (!stays) DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
   DETSHARE_RETURN_IF_ERROR(OrderWithLegacy(stream, use));
   stream.uncollected = true;
   ++stream.entries;

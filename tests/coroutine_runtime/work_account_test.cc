@@ -374,6 +374,25 @@ TEST_CASE_METHOD(Followed, "A call that waits for other sessions gives up the tu
   CHECK(words().ticket == 0);
 }
 
+TEST_CASE_METHOD(Followed,
+                 "Work behind a launch waits for it, whatever changed while the launch waited") {
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  device.submitting = [&] {
+    SchedEntity::Assignment assignment = entity.assignment();
+    assignment.urgent = true;
+    entity.Publish(std::move(assignment));
+    coroutine->SuspendCall();
+    CHECK(coroutine->ResumeCall());
+  };
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  device.submitting = nullptr;
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  REQUIRE(device.operations.size() == 3);
+  CHECK(device.operations[2].priority != device.operations[1].priority);
+  CHECK(device.operations[1].before == History{0});
+  CHECK(device.operations[2].before == History{0, 1});
+}
+
 TEST_CASE_METHOD(Followed, "Only calls of the session's thread give up its turn") {
   struct Counted : CallWait {
     void Suspend() override { ++suspended; }
