@@ -25,6 +25,7 @@ constexpr std::chrono::microseconds kPoll(10);
 void GraphOrder::AddConditional() {
   const MutexLock counting(&counting_);
   if (conditional_graphs_++ > 0) return;
+  if (group_.slice != nullptr) group_.slice->Share(true);
   applies_.store(true);
   // What streams have in flight now may contain graphs that have no place.
   const auto end = Clock::now() + kMaxSubmission;
@@ -38,7 +39,9 @@ void GraphOrder::AddConditional() {
 
 void GraphOrder::RemoveConditional() {
   const MutexLock counting(&counting_);
-  if (--conditional_graphs_ == 0) applies_.store(false);
+  if (--conditional_graphs_ > 0) return;
+  applies_.store(false);
+  if (group_.slice != nullptr) group_.slice->Share(false);
 }
 
 absl::StatusOr<GraphOrder::Place> GraphOrder::Enter(CudaAddressSpace& space, const Launch& launch) {

@@ -11,8 +11,10 @@
 // ends the context if another one is in flight, wherever its stream stands: after 1,300 to 14,000
 // launches with an event between any two, also with all of them in one stream, and also with 100 us
 // between them. In 87,000 launches that waited on the host no context ended, and none in 181,000 with
-// one graph, however often it is in flight. Neither does the driver bear a time slice that changes
-// meanwhile, also one of another process (slice_gate.h).
+// one graph, however often it is in flight. Neither does the driver bear the shortest time slice, with
+// which the hardware stops the graph at any moment, nor a slice that changes meanwhile, also one of
+// another process (slice_gate.h). So the ordinary group has the driver's own slice while there are such
+// graphs.
 //
 // A launch waits in the session's thread. While a stream waits for its client or for a word of memory,
 // the next graph's stream waits for the end of the graph instead: the writer may be the same thread.

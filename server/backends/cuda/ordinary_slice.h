@@ -14,7 +14,8 @@
 //     500 us       | calls of the driver run and other processes have work
 //                  | the process has its turn beside work that overruns, or its work stands still
 //                  | (Keep)
-//     2,048 us     | programs that are not the daemon's have work (Share)
+//     2,048 us     | programs that are not the daemon's have work, or there are graphs with conditional
+//                  | nodes (Share)
 //
 // Threading: any thread. Each change of the slice takes some 100 us, and waits for graphs with conditional
 // nodes (slice_gate.h).
@@ -49,7 +50,8 @@ class OrdinarySlice {
 
   // As Device::KeepOrdinary(). The slice is longer while anybody keeps the device.
   void Keep(bool keep);
-  // The same as Device::ShareOrdinary().
+  // The group has the driver's own slice until as many calls with `share` false: as
+  // Device::ShareOrdinary(), and while there are graphs that need it (graph_order.h).
   void Share(bool share);
 
   // A call of the driver whose work belongs to no turn, while the object exists.

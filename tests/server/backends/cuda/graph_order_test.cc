@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/ordinary_slice.h"
 #include "server/backends/cuda/slice_gate.h"
 #include "tests/server/backends/cuda/stand_in_session.h"
 
@@ -162,6 +164,20 @@ TEST_CASE_METHOD(GraphSession, "Plain graphs need a place while there are condit
   CHECK(order.applies());
   order.RemoveConditional();
   CHECK_FALSE(order.applies());
+}
+
+TEST_CASE_METHOD(GraphSession,
+                 "While there are conditional graphs, the ordinary group has the driver's slice") {
+  std::vector<std::chrono::microseconds> slices;
+  context.ordinary.slice = std::make_unique<OrdinarySlice>(
+      [&](std::chrono::microseconds slice) { slices.push_back(slice); });
+  order.AddConditional();
+  order.AddConditional();
+  CHECK(slices == std::vector{OrdinarySlice::kDefault});
+  order.RemoveConditional();
+  CHECK(slices.size() == 1);
+  order.RemoveConditional();
+  CHECK(slices == std::vector{OrdinarySlice::kDefault, OrdinarySlice::kShort});
 }
 
 TEST_CASE_METHOD(GraphSession, "A conditional graph waits until the graphs of other streams end") {
