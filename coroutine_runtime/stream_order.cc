@@ -26,12 +26,9 @@ absl::StatusOr<Queue*> StreamOrder::Observe(LogicalStream& stream) {
 absl::StatusOr<Queue*> StreamOrder::Enter(LogicalStream& stream, Partition& partition, Use use) {
   DETSHARE_RETURN_IF_ERROR(space_.fault());
   DETSHARE_RETURN_IF_ERROR(parking_.error());
-  // An observation leaves the stream where it is: it may be made while an operation waits that Prepare()
-  // has ordered.
-  const bool stays = use == Use::kObserve
-                         ? stream.queue != nullptr
-                         : stream.partition == &partition && stream.urgent == binding_.urgent();
-  if (!stays) DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
+  if (stream.partition != &partition || stream.urgent != binding_.urgent()) {
+    DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
+  }
   DETSHARE_RETURN_IF_ERROR(OrderWithLegacy(stream, use));
   stream.uncollected = true;
   ++stream.entries;
@@ -225,12 +222,21 @@ absl::Status StreamOrder::MarkLegacy(LogicalContext& context) {
 
 absl::StatusOr<FencePoint> StreamOrder::PointOf(LogicalStream& stream) {
   if (!HasWork(stream)) return FencePoint{};
+  DETSHARE_RETURN_IF_ERROR(Observe(stream).status());
+  return OwnPointOf(stream);
+}
+
+absl::StatusOr<FencePoint> StreamOrder::OwnPointOf(LogicalStream& stream) {
+  if (stream.queue == nullptr) return FencePoint{};
+  DETSHARE_RETURN_IF_ERROR(space_.fault());
+  DETSHARE_RETURN_IF_ERROR(parking_.error());
   if (!stream.fence) {
     DETSHARE_ASSIGN_OR_RETURN(stream.fence, fences_.Acquire());
   }
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Observe(stream));
+  stream.uncollected = true;
+  ++stream.entries;
   const uint64_t value = stream.fence.Next();
-  DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, stream.fence.fence(), value));
+  DETSHARE_RETURN_IF_ERROR(stream.queue->WriteFence(space_, stream.fence.fence(), value));
   return stream.fence.point();
 }
 

@@ -91,6 +91,10 @@ class StreamOrder {
   // Returns a point behind the stream's work, on the stream's fence. Reached at once if there is no
   // work.
   absl::StatusOr<FencePoint> PointOf(LogicalStream& stream);
+  // The same behind the operations of the stream itself. For a legacy stream, those of other streams do
+  // not count. Orders and moves nothing, so it may be called while an operation waits in the device that
+  // Prepare() has ordered: the point is before that operation.
+  absl::StatusOr<FencePoint> OwnPointOf(LogicalStream& stream);
   // Stores `value` to `fence` (in memory registered with the space) when all work of the context is
   // complete. At once if there is no work.
   absl::Status SignalContext(LogicalContext& context, std::atomic<uint64_t>* fence, uint64_t value);

@@ -85,7 +85,7 @@ void WorkAccount::FenceIfDue(LogicalStream& stream) {
 }
 
 void WorkAccount::PutFence(LogicalStream& stream) {
-  const absl::StatusOr<FencePoint> point = order_.PointOf(stream);
+  const absl::StatusOr<FencePoint> point = order_.OwnPointOf(stream);
   // Without a point the device is lost, and no work is in flight any more.
   const FencePoint behind = point.ok() ? *point : FencePoint{};
   timer_.Cover(stream, behind);
@@ -135,7 +135,7 @@ void WorkAccount::BeforeWait(LogicalStream& stream) {
 void WorkAccount::NoteWait(LogicalStream& stream) {
   // Work behind the wait may be followed later.
   if (binding_.entity() == nullptr) return;
-  const absl::StatusOr<FencePoint> point = order_.PointOf(stream);
+  const absl::StatusOr<FencePoint> point = order_.OwnPointOf(stream);
   if (!point.ok()) return;
   stream.work.awaited = *point;
   timer_.Cover(stream, *point);

@@ -294,7 +294,7 @@ class FakeDevice : public Device {
  public:
   uint64_t memory_left;
   std::function<void()>
-      submitting;  // called while a launch is submitted, before it is in its queue
+      submitting;  // called while an operation is submitted, before it is in its queue
 };
 
 inline FakeAddressSpace::~FakeAddressSpace() {
@@ -351,6 +351,7 @@ inline absl::Status FakeQueue::Launch(AddressSpace&, Kernel&, const LaunchShape&
   return status;
 }
 inline absl::Status FakeQueue::Copy(AddressSpace&, const CopyRequest& request) {
+  if (device_.submitting != nullptr) device_.submitting();
   absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));
   device_.operations.back().tag = request.width;
   if (device_.word != nullptr && request.source == reinterpret_cast<DeviceAddress>(device_.word))
@@ -361,6 +362,7 @@ inline absl::Status FakeQueue::Copy(AddressSpace&, const CopyRequest& request) {
   return status;
 }
 inline absl::Status FakeQueue::Fill(AddressSpace&, const FillRequest&) {
+  if (device_.submitting != nullptr) device_.submitting();
   return Work(static_cast<int64_t>(device_.operations.size()));
 }
 
@@ -428,6 +430,7 @@ inline absl::Status FakeQueue::LaunchGraph(AddressSpace&, Graph& graph,
   auto& fake = static_cast<FakeGraph&>(graph);
   if (fake.first_sm != first_sm || fake.urgent != urgent)
     return absl::InternalError("a graph of another partition");
+  if (device_.submitting != nullptr) device_.submitting();
   history_.insert(fake.history.begin(), fake.history.end());
   device_.graph_values.assign(values.begin(), values.end());
   absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));

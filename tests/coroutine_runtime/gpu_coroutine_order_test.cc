@@ -110,6 +110,7 @@ class RandomProgram {
     for (EventId event = 1; event <= kEvents; ++event) {
       REQUIRE(coroutine_->CreateEvent(event, 1 + event % kContexts, false).ok());
     }
+    if (moves == Moves::kGroups) device_.submitting = [this] { MoveInLaunch(); };
   }
 
   // Executes one random operation on a random stream.
@@ -240,16 +241,30 @@ class RandomProgram {
     }
     if (mover_() % 16 == 0) coroutine_->Detach();
     if (mover_() % 2 == 0) return;
+    Assign();
+    if (coroutine_->entity() == nullptr) coroutine_->Attach(entity_);
+    REQUIRE(coroutine_->MayRun());
+  }
+  // Does the same while a launch waits in the device.
+  void MoveInLaunch() {
+    while (coroutine_->entity() != nullptr && mover_() % 3 == 0) {
+      if (mover_() % 8 == 0) CompleteAll();
+      Assign();
+      coroutine_->SuspendCall();
+      if (mover_() % 2 == 0) coroutine_->ResumeCall();
+    }
+    coroutine_->ResumeCall();
+  }
+  void Assign() {
     SchedEntity::Assignment assignment;
     assignment.urgent = mover_() % 2 == 0;
+    assignment.followed = mover_() % 2 == 0;
     assignment.idle.partition = assignment.idle.long_partition =
         assignment.idle.yielding_partition = partitions_[mover_() % partitions_.size()];
     assignment.contended = assignment.tail = assignment.idle;
     assignment.partitions = {low_.get(), high_.get(), &device_.whole(), device_.urgent()};
     assignment.migrate_every = mover_() % 4 == 0 ? 1 : 0;
     entity_.Publish(assignment);
-    if (coroutine_->entity() == nullptr) coroutine_->Attach(entity_);
-    REQUIRE(coroutine_->MayRun());
   }
 
   // Whether an operation, or a value of the host, is known to be complete.
