@@ -10,15 +10,19 @@
 
 namespace detshare {
 
+// The first address, 4 TiB below the one where Linux begins to put mappings. Changed before any thread
+// asks for addresses.
+inline uint64_t fresh_window_base = 0x700000000000;
+
 // A hint for mmap; the kernel maps elsewhere if something is there. Threading: any thread.
 inline void* FreshAddress(uint64_t bytes) {
-  // Starts 4 TiB below the address where Linux begins to put mappings. After 4 TiB it starts again.
-  constexpr uint64_t kBegin = 0x700000000000, kBytes = uint64_t{4} << 40;
+  // After these it starts again.
+  constexpr uint64_t kBytes = uint64_t{4} << 40;
   constexpr uint64_t kAlignment = 2 << 20;
   static std::atomic<uint64_t> used{0};  // relaxed: each caller only needs a number of its own
   const uint64_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const uint64_t offset = used.fetch_add(whole, std::memory_order_relaxed) % kBytes;
-  return reinterpret_cast<void*>(kBegin + offset);
+  return reinterpret_cast<void*>(fresh_window_base + offset);
 }
 
 }  // namespace detshare

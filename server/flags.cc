@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "coroutine_runtime/fresh_address.h"
 #include "policy/config/config_file.h"
 #include "policy/status_macros.h"
 #include "proto/version.h"
@@ -55,6 +56,9 @@ void AddAddressWindows(CLI::App& app, AddressWindows& windows) {
   app.add_option("--pinned-window-base", windows.pinned_base, "First address of pinned host memory")
       ->group("Address windows");
   app.add_option("--pinned-window-bytes", windows.pinned_bytes, "Pinned addresses of one session")
+      ->group("Address windows");
+  app.add_option("--fresh-window-base", fresh_window_base,
+                 "First address of the daemon's own memory that devices access")
       ->group("Address windows");
 }
 

@@ -252,14 +252,16 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
   const uint64_t first = start & ~kPageMask;
   const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
   const ContextId id = context.id.load(std::memory_order_acquire);
-  const wire::cuMemHostRegister_v2 args{shared.begin,
-                                        shared.end,
-                                        shared.offset + (first - shared.begin),
-                                        end - first,
-                                        shared.device,
-                                        shared.inode,
-                                        FindDescriptor(shared),
-                                        0};
+  const uint64_t first_page = (first - shared.begin) / kPageBytes;
+  const wire::cuMemHostRegister_v2 args{
+      shared.begin,
+      shared.end,
+      shared.offset + (first - shared.begin),
+      end - first,
+      shared.device,
+      shared.inode,
+      FindDescriptor(shared),
+      static_cast<uint32_t>(std::min<uint64_t>(first_page, UINT32_MAX))};
   const std::string shared_name = SharedName(shared);
   const ConstBuffer name{shared_name.data(), shared_name.size()};
   std::string reply;
@@ -283,6 +285,7 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
     return false;
   }
   Count(allocation, 1);
+  if (allocation.gpu_address == start) return true;
   Allocation alias = allocation;
   alias.kind = MemoryKind::kRegisteredAlias;
   alias.address = allocation.gpu_address;
@@ -423,7 +426,9 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   const uint64_t first = start & ~kPageMask;
   const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
   if (start + bytes < start || end < start) return CUDA_ERROR_INVALID_VALUE;
-  if (start - session().pinned_base() < session().pinned_bytes()) return CUDA_ERROR_INVALID_VALUE;
+  Allocation known;
+  if (pointers().Find(start, &known) && known.kind == MemoryKind::kPinned)
+    return CUDA_ERROR_INVALID_VALUE;
   if (pointers().OverlapsHostMemory(start, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   int protection = 0;
   ProcessMapping shared;

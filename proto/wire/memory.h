@@ -115,9 +115,10 @@ struct cuMemHostRegister_v2 {
   uint64_t bytes;        // whole pages
   uint64_t device;       // of the file
   uint64_t inode;
-  int32_t descriptor;  // the client's descriptor of that file; -1: none
-  uint32_t reserved;
+  int32_t descriptor;   // the client's descriptor of that file; -1: none
+  uint32_t first_page;  // where the memory begins in the mapping
 };
+// Memory in the session's pinned range keeps its address if nothing else has it.
 struct cuMemHostRegister_v2_Reply {
   uint64_t address;  // for the GPU; cuMemFreeHost frees it
 };

@@ -28,9 +28,10 @@ absl::StatusOr<PinnedMemory::Allocation> PinnedMemory::Allocate(uint64_t bytes) 
 }
 
 absl::StatusOr<PinnedMemory::Allocation> PinnedMemory::Adopt(int fd, uint64_t offset,
-                                                             uint64_t bytes) {
-  DETSHARE_ASSIGN_OR_RETURN(const Allocation allocation,
-                            AllocateWithRoom([&] { return window_->Adopt(fd, offset, bytes); }));
+                                                             uint64_t bytes, uint64_t wanted) {
+  DETSHARE_ASSIGN_OR_RETURN(const Allocation allocation, AllocateWithRoom([&] {
+                              return window_->Adopt(fd, offset, bytes, wanted);
+                            }));
   DETSHARE_RETURN_IF_ERROR(RegisterNew(allocation));
   Count();
   return allocation;

@@ -34,8 +34,9 @@ class PinnedMemory {
   // The contents are undefined. No context owns the allocation, so no client can free it until
   // Own(). CUDA_ERROR_OUT_OF_MEMORY, or the device's error.
   absl::StatusOr<Allocation> Allocate(uint64_t bytes);
-  // Makes a part of a client's own file pinned memory. The caller keeps `fd`. Errors as above.
-  absl::StatusOr<Allocation> Adopt(int fd, uint64_t offset, uint64_t bytes);
+  // Makes a part of a client's own file pinned memory, at `wanted` if that is possible. The caller keeps
+  // `fd`. Errors as above.
+  absl::StatusOr<Allocation> Adopt(int fd, uint64_t offset, uint64_t bytes, uint64_t wanted);
   // No work may use the allocation any more.
   void Free(uint64_t address);
 

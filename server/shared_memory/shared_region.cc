@@ -355,9 +355,19 @@ absl::StatusOr<uint64_t> PinnedWindow::FindPlace(uint64_t bytes) const {
   return address;
 }
 
+bool PinnedWindow::IsFree(uint64_t address, uint64_t bytes) const {
+  if (address % kPageBytes != 0 || bytes > bytes_ || address - base_ > bytes_ - bytes) return false;
+  const auto next = files_.upper_bound(address);
+  if (next != files_.end() && next->first - address < bytes) return false;
+  if (next == files_.begin()) return true;
+  const auto& [begin, file] = *std::prev(next);
+  return address - begin >= file.allocation.file_bytes;
+}
+
 absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Adopt(int fd, uint64_t offset,
-                                                             uint64_t bytes) {
-  DETSHARE_ASSIGN_OR_RETURN(const uint64_t address, FindPlace(bytes));
+                                                             uint64_t bytes, uint64_t wanted) {
+  DETSHARE_ASSIGN_OR_RETURN(uint64_t address, FindPlace(bytes));
+  if (IsFree(wanted, bytes)) address = wanted;
   DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Charge(bytes));
   auto mapping = MappedFile::Adopt(fd, offset, bytes, address);
   if (!mapping.ok()) return mapping.status();

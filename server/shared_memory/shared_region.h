@@ -161,9 +161,10 @@ class PinnedWindow {
   // the quota's error beyond the quota. After the latter, dropping kept files (FreeKept()) may make
   // room.
   absl::StatusOr<Allocation> Allocate(uint64_t bytes);
-  // Maps whole pages of another file, such as a client's, instead. The file is not kept when it is
-  // freed. Does not close `fd`.
-  absl::StatusOr<Allocation> Adopt(int fd, uint64_t offset, uint64_t bytes);
+  // Maps whole pages of another file, such as a client's, instead: at `wanted` if that is a place in the
+  // window where nothing else is, otherwise anywhere in it. The file is not kept when it is freed. Does
+  // not close `fd`.
+  absl::StatusOr<Allocation> Adopt(int fd, uint64_t offset, uint64_t bytes, uint64_t wanted);
   // Returns the allocation in use whose first byte is `address`, or null.
   const Allocation* Find(uint64_t address) const;
   // Frees the allocation at `address`. By then no work touches it. Returns the addresses of files
@@ -185,6 +186,8 @@ class PinnedWindow {
   absl::StatusOr<QuotaCharge> Charge(uint64_t bytes);
   // Returns an address where `bytes` fit. ResourceExhausted beyond the limits.
   absl::StatusOr<uint64_t> FindPlace(uint64_t bytes) const;
+  // Whether whole pages from `address` on are in the window, and no file is there.
+  bool IsFree(uint64_t address, uint64_t bytes) const;
 
   struct File {
     Allocation allocation;

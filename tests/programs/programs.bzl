@@ -4,6 +4,7 @@ Tags:
   alone: asks about the whole device, so nothing else may run at the same time
   beyond_native: checks what CUDA promises and NVIDIA's driver does not always keep, so its native run may fail
   driver_api: is linked with -lcuda
+  driver_only: needs what the CUDA backend has from NVIDIA's driver alone (its module for managed memory, its loader of machine code), or much memory
   fault: makes the device fault, which natively ends the process and through a daemon all of its sessions
   fork: uses CUDA on both sides of a fork
   gpu_only: needs libraries of machine code, or what the software GPU does not have
@@ -105,15 +106,15 @@ PROGRAMS = [
     _program("ipc_memory", tags = ["fork"]),
     _program("large_copies"),
     _program("launch_attributes"),
-    _program("launch_hints", tags = ["driver_api"]),
+    _program("launch_hints", tags = ["driver_api", "driver_only"]),
     _program("large_parameters"),
     _program("legacy_launch", flags = ["-Xcompiler=-Wno-deprecated-declarations"], tags = ["driver_api"]),
     _program("long_kernel"),
     _program("many_launches"),
-    _program("managed_variables"),
-    _program("managed_variables_debug", srcs = ["managed_variables.cu"], flags = ["-arch=sm_90", "-G"], tags = ["sm90"]),
-    _program("managed_variables_linked", srcs = ["managed_variables.cu"], flags = ["-rdc=true"], tags = ["linker"]),
-    _program("managed_variables_sm90", srcs = ["managed_variables.cu"], flags = ["-arch=sm_90"], tags = ["sm90"]),
+    _program("managed_variables", tags = ["driver_only"]),
+    _program("managed_variables_debug", srcs = ["managed_variables.cu"], flags = ["-arch=sm_90", "-G"], tags = ["driver_only", "sm90"]),
+    _program("managed_variables_linked", srcs = ["managed_variables.cu"], flags = ["-rdc=true"], tags = ["driver_only", "linker"]),
+    _program("managed_variables_sm90", srcs = ["managed_variables.cu"], flags = ["-arch=sm_90"], tags = ["driver_only", "sm90"]),
     _program("managed_memory"),
     _program("managed_sharing"),
     _program("mapped_counter"),
@@ -126,7 +127,7 @@ PROGRAMS = [
     _program("modules_reloaded", tags = ["driver_api"]),
     _program("monte_carlo"),
     _program("nvjitlink_link", srcs = ["gpu_only/nvjitlink_link.cu"], flags = ["-lnvJitLink", "-lnvrtc"], tags = ["driver_api", "gpu_only"]),
-    _program("nvrtc_machine_code", flags = ["-lnvrtc"], tags = ["driver_api"]),
+    _program("nvrtc_machine_code", flags = ["-lnvrtc"], tags = ["driver_api", "driver_only"]),
     _program("occupancy"),
     _program("old_signatures", tags = ["driver_api"]),
     _program("peer_access", tags = ["two_devices"]),

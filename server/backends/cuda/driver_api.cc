@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<DriverApi>> OpenDriver(const std::string& path) {
       absl::StrAppend(&tried, tried.empty() ? "" : "; ", reason);
       continue;
     }
-    if (dlsym(library, kShimSymbol) != nullptr) {
+    if (path.empty() && dlsym(library, kShimSymbol) != nullptr) {
       absl::StrAppend(&tried, tried.empty() ? "" : "; ", candidate, " is DetShare's own");
       dlclose(library);
       continue;

@@ -67,7 +67,8 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
   if (!fd.ok()) return reply.Send(fd.status());
   PinnedMemory& pinned = session.memory().pinned();
   const absl::StatusOr<PinnedMemory::Allocation> allocation =
-      pinned.Adopt(*fd, args.file_offset, args.bytes);
+      pinned.Adopt(*fd, args.file_offset, args.bytes,
+                   args.mapping_begin + uint64_t{args.first_page} * kPageBytes);
   close(*fd);
   if (!allocation.ok()) return reply.Send(allocation.status());
   pinned.Own(allocation->address, session.context());

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "server/base/remove_tree.h"
+#include "tests/server/shared_memory/unnamed_file.h"
 
 namespace detshare {
 namespace {
@@ -212,6 +213,27 @@ TEST_CASE("Pinned files are at the requested addresses and are reused by size") 
   CHECK(again->file == first->file);
   CHECK_FALSE(again->fresh);
   CHECK(window.All().size() == 2);
+}
+
+TEST_CASE("A client's file is at the wanted address, if that is a free place in the window") {
+  Directory directory;
+  PinnedWindow window(directory.path, kWindow, kWindowBytes, Me(), PinnedWindow::Limits());
+  const UnnamedFile file;
+  const auto at = [&](uint64_t wanted) {
+    const auto adopted = window.Adopt(file.fd, 4096, 4096, wanted);
+    REQUIRE(adopted.ok());
+    CHECK(std::memcmp(reinterpret_cast<void*>(adopted->address), "mine", 4) == 0);
+    return adopted->address;
+  };
+  CHECK(at(kWindow + 8192) == kWindow + 8192);
+  CHECK(at(kWindow + kWindowBytes - 4096) == kWindow + kWindowBytes - 4096);
+  // Taken, not whole pages, and outside of the window in both directions.
+  CHECK(at(kWindow + 8192) == kWindow);
+  CHECK(at(kWindow + 20481) == kWindow + 4096);
+  CHECK(at(kWindow + kWindowBytes) == kWindow + 12288);
+  CHECK(at(kWindow - 4096) == kWindow + 16384);
+  CHECK(at(UINT64_MAX - 4095) == kWindow + 20480);
+  CHECK(at(0) == kWindow + 24576);
 }
 
 TEST_CASE("Pinned memory is limited, and large free files are not kept") {
