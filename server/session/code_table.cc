@@ -95,6 +95,17 @@ absl::StatusOr<KernelId> CodeTable::AddKernel(LoadedLibrary& library, const std:
   return id;
 }
 
+void CodeTable::EndLibrary(LoadedLibrary& library) {
+  library.unloading = true;
+  for (const auto& [name, kernel] : library.kernels) kernels_.Remove(kernel);
+}
+
+void CodeTable::EndLibrariesOf(ContextId context) {
+  libraries_.ForEach([&](LibraryId, const std::unique_ptr<LoadedLibrary>& library) {
+    if (library->context == context) EndLibrary(*library);
+  });
+}
+
 void CodeTable::RemoveLibrary(LibraryId id) {
   const std::unique_ptr<LoadedLibrary>* const found = libraries_.Find(id);
   if (found == nullptr) return;

@@ -62,6 +62,10 @@ class CodeTable {
   // exist.
   std::shared_ptr<const ManagedBlock> ManagedOf(LibraryId id) const;
   absl::StatusOr<KernelId> AddKernel(LoadedLibrary& library, const std::string& name);
+  // No call finds the library and its kernels any more, so no work that comes from now on uses them: the
+  // daemon might keep it (parking.h) beyond RemoveLibrary().
+  void EndLibrary(LoadedLibrary& library);
+  void EndLibrariesOf(ContextId context);
   // No kernel of the library may be queued or running.
   void RemoveLibrary(LibraryId id);
   void RemoveLibrariesOf(ContextId context);

@@ -57,6 +57,7 @@ Task<void> ReplyWhenIdle(SessionDevice& device, ContextId context, Reply reply) 
 
 void cuCtxDestroy_v2(Session& session, const wire::cuCtxDestroy_v2& args, Payload, Reply& reply) {
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  session.code().EndLibrariesOf(args.context);
   session.executor().Spawn(
       DestroyContext(session, session.device(), args.context, std::move(reply)));
 }

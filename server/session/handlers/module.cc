@@ -214,7 +214,7 @@ void cuLibraryUnload(Session& session, const wire::cuLibraryUnload& args, Payloa
   CodeTable::LoadedLibrary* const library =
       session.code().FindLibrary(session.device(), args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
-  library->unloading = true;
+  session.code().EndLibrary(*library);
   session.executor().Spawn(
       UnloadLibrary(session, session.device(), args.library, std::move(reply)));
 }

@@ -49,7 +49,9 @@ struct OpenedSession {
 };
 
 struct SessionFixture {
-  explicit SessionFixture(const std::string& policy = "auto") {
+  explicit SessionFixture(const std::string& policy = "auto",
+                          uint64_t kept_bytes = uint64_t{512} << 20) {
+    options.limits.pinned.kept_bytes = kept_bytes;
     SetLogLevel(LogLevel::kError);
     options.policy = policy;
     options.runtime_directory = directory.path;
@@ -381,6 +383,103 @@ TEST_CASE("A context ends when no work of another context can use its memory and
   CHECK(slot.state.load(std::memory_order_acquire) == kReplyPending);
   ring.fence(1).store(1);
   CHECK(ring.Await(1) == 0);
+  CHECK_FALSE(session->ended->get_future().wait_for(std::chrono::milliseconds(0)) ==
+              std::future_status::ready);
+}
+
+// Work that comes while a call waits to free something, and that the daemon keeps, must not reach it.
+struct KeptWork : SessionFixture {
+  KeptWork() : SessionFixture("auto", 0) {
+    session = Open();
+    RingTestClient& ring = *session->ring;
+    for (StreamId stream : {1, 2}) {
+      ring.Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{stream, 1, 0, 0});
+    }
+    // The call that frees waits for stream 1.
+    ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 1, 1, {1, 0, 0}});
+  }
+  // Ends the wait of the call, then that of stream 2.
+  template <typename Args>
+  void Free(Op op, const Args& args, const std::function<void()>& work) {
+    RingTestClient& ring = *session->ring;
+    ReplySlot& slot = ring.slot(1);
+    slot.state.store(kReplyPending);
+    ring.Submit(static_cast<uint16_t>(op), &args, sizeof(args), {}, 1);
+    ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{2, 2, 1, {1, 3, 0}});
+    work();
+    wire::cuMemAlloc_v2_Reply more{};
+    REQUIRE(ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &more) == 0);
+    REQUIRE(slot.state.load(std::memory_order_acquire) == kReplyPending);
+    ring.fence(1).store(1);
+    REQUIRE(ring.Await(1) == 0);
+    ring.fence(2).store(1);
+    ring.Wake();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  std::unique_ptr<OpenedSession> session;
+};
+
+TEST_CASE_METHOD(KeptWork, "Kept launches do not outlive their library") {
+  static std::atomic<bool> ran;
+  ran = false;
+  device.recipes.push_back(
+      {"late", 0, [](InstantSpace&, const LaunchShape&, const std::byte*) { ran = true; }});
+  wire::cuLibraryLoadData load{};
+  load.context = 1;
+  load.image_bytes = 4;
+  wire::cuLibraryLoadData_Reply library{};
+  std::memcpy(&library, Call(*session, Op::cuLibraryLoadData, load, "code").second.data(),
+              sizeof(library));
+  wire::cuLibraryGetKernel_Reply kernel{};
+  std::memcpy(
+      &kernel,
+      Call(*session, Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library.library, 0}, "late")
+          .second.data(),
+      sizeof(kernel));
+  // A control call frees the library, so that the reply comes to this thread.
+  std::thread caller([&] {
+    // The launch may be refused, and its error is then this call's.
+    (void)Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{library.library, 0});
+  });
+  const auto found = [&] {
+    return Call(*session, Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library.library, 0},
+                "late")
+               .first == 0;
+  };
+  while (found()) std::this_thread::yield();
+  RingTestClient& ring = *session->ring;
+  ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{2, 2, 1, {1, 3, 0}});
+  wire::cuLaunchKernelEx launch = Launch(kernel.kernel);
+  launch.stream = 2;
+  ring.Send(Op::cuLaunchKernelEx, launch);
+  // The record was read, whether or not the launch was refused.
+  wire::cuMemAlloc_v2_Reply more{};
+  (void)ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &more);
+  ring.fence(1).store(1);
+  caller.join();
+  const int left = device.libraries;
+  ring.fence(2).store(1);
+  ring.Wake();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  // Either the launch was refused, or its library still exists.
+  CHECK((!ran || left == 1));
+}
+
+TEST_CASE_METHOD(KeptWork, "Kept copies do not reach pinned memory that was freed") {
+  RingTestClient& ring = *session->ring;
+  // So much that the daemon does not keep it for later.
+  wire::cuMemHostAlloc_Reply pinned{};
+  REQUIRE(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{64 << 20, 0, 0}, &pinned) == 0);
+  wire::cuMemAlloc_v2_Reply memory{};
+  REQUIRE(ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &memory) == 0);
+  Free(Op::cuMemFreeHost, wire::cuMemFreeHost{pinned.address}, [&] {
+    ring.Send(Op::cuMemcpyAsync, wire::cuMemcpyAsync{{memory.address, wire::kAddress, 0},
+                                                     {pinned.address, wire::kAddress, 0},
+                                                     8,
+                                                     2,
+                                                     0,
+                                                     {0, kNoFence, 0}});
+  });
   CHECK_FALSE(session->ended->get_future().wait_for(std::chrono::milliseconds(0)) ==
               std::future_status::ready);
 }
