@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
 
 namespace detshare {
@@ -16,6 +17,33 @@ namespace {
 // time for the readings of a stream.
 constexpr int kPausePart = 8;
 constexpr std::chrono::milliseconds kLongestPause(2);
+
+// The session had the memory when its work came. It may have freed it since then.
+absl::Status Freed() {
+  return CudaError(kCudaErrorInvalidValue, "work that was kept accesses freed memory");
+}
+
+bool Holds(const AddressSpace& space, DeviceAddress address, uint64_t width, uint64_t height,
+           uint64_t depth, uint64_t pitch, uint64_t slice, bool write) {
+  if (width == 0 || height == 0 || depth == 0) return true;
+  return space.Contains(address, (depth - 1) * slice + (height - 1) * pitch + width, write);
+}
+
+bool HoldsBoth(const AddressSpace& space, const CopyRequest& r) {
+  const AddressSpace& to = r.destination_space != nullptr ? *r.destination_space : space;
+  const AddressSpace& from = r.source_space != nullptr ? *r.source_space : space;
+  return (r.destination_array.array != nullptr ||
+          Holds(to, r.destination, r.width, r.height, r.depth, r.destination_pitch,
+                r.destination_slice, /*write=*/true)) &&
+         (r.source_array.array != nullptr || r.inline_source ||
+          Holds(from, r.source, r.width, r.height, r.depth, r.source_pitch, r.source_slice,
+                /*write=*/false));
+}
+
+bool Holds(const AddressSpace& space, const MemoryOp& operation) {
+  const auto bytes = static_cast<uint64_t>(operation.bytes());
+  return bytes == 0 || space.Contains(operation.address, bytes, operation.is_write());
+}
 
 }  // namespace
 
@@ -40,7 +68,7 @@ std::unique_ptr<ParkingQueue> Parking::Open(QueuePool& pool, Partition& partitio
                                             AddressSpace& space, std::unique_ptr<Queue> queue) {
   Device& device = pool.device();
   Partition& group = &partition == device.urgent() ? partition : device.whole();
-  auto lane = std::make_shared<Lane>(Lane{pool, group, space, std::move(queue), {}});
+  auto lane = std::make_shared<Lane>(Lane{pool, group, space, std::move(queue), {}, 0});
   return std::unique_ptr<ParkingQueue>(new ParkingQueue(*this, std::move(lane)));
 }
 
@@ -133,6 +161,8 @@ Task<void> Parking::WatchWord(Parking* self, std::shared_ptr<Lane> lane, Address
   absl::Status status = read.ok() ? copy.status() : read.status();
   const auto begin = std::chrono::steady_clock::now();
   while (status.ok() && !word->over) {
+    status = Holds(*space, word->wait) ? absl::OkStatus() : Freed();
+    if (!status.ok()) break;
     CopyRequest request;
     request.source = word->wait.address;
     request.destination = reinterpret_cast<DeviceAddress>(copy->fence());
@@ -156,9 +186,10 @@ Task<void> Parking::WatchWord(Parking* self, std::shared_ptr<Lane> lane, Address
 void Parking::Add(const std::shared_ptr<Lane>& lane, Item item) {
   item.bytes += sizeof(Item);
   bytes_ += item.bytes;
-  if (lane->items.empty()) lanes_.push_back(lane);
+  if (lane->empty()) lanes_.push_back(lane);
   lane->items.push_back(std::move(item));
-  if (bytes_ > max_bytes_) SubmitAll();
+  // What comes while an item is being passed on stays behind it.
+  if (bytes_ > max_bytes_ && !passes_on()) SubmitAll();
 }
 
 void Parking::SubmitAll() {
@@ -177,15 +208,18 @@ Parking::Item Parking::Take(Lane& lane) {
   Item item = std::move(lane.items.front());
   lane.items.pop_front();
   bytes_ -= item.bytes;
+  ++lane.running;
+  ++running_;
   return item;
 }
 
 void Parking::Run(Lane& lane, Item item) {
-  ++passed_on_;
   absl::Status status;
   if (item.word != nullptr) {
     if (!std::exchange(item.word->over, true)) {
-      status = lane.queue->MemoryOps(*item.space, {&item.word->wait, 1});
+      status = !Holds(*item.space, item.word->wait)
+                   ? Freed()
+                   : lane.queue->MemoryOps(*item.space, {&item.word->wait, 1});
     } else if ((item.word->wait.flags & MemoryOp::kWaitFlush) != 0) {
       const MemoryOp flush{MemoryOp::kFlushRemoteWrites};
       status = lane.queue->MemoryOps(*item.space, {&flush, 1});
@@ -199,6 +233,9 @@ void Parking::Run(Lane& lane, Item item) {
     status = item.work();
   }
   error_.Update(status);
+  --lane.running;
+  --running_;
+  ++passed_on_;  // not before: the device may be asked for its work meanwhile
 }
 
 void Parking::SubmitUntil(Lane& lane, absl::FunctionRef<bool()> enough) {
@@ -221,7 +258,7 @@ void Parking::Pump() {
     progress = PumpOnce();
   }
   pumping_ = false;
-  std::erase_if(lanes_, [](const std::shared_ptr<Lane>& lane) { return lane->items.empty(); });
+  std::erase_if(lanes_, [](const std::shared_ptr<Lane>& lane) { return lane->empty(); });
 }
 
 bool Parking::PumpOnce() {
@@ -347,6 +384,7 @@ absl::Status ParkingQueue::Copy(AddressSpace& space, const CopyRequest& request)
   // Counted first: the compiler may move `own` before it evaluates the other argument.
   const size_t bytes = sizeof(request) + own.size();
   return Park(bytes, [queue, &space, request, own = std::move(own)] {
+    if (!HoldsBoth(space, request)) return Freed();
     CopyRequest now = request;
     if (now.inline_source) now.source = reinterpret_cast<DeviceAddress>(own.data());
     return queue->Copy(space, now);
@@ -357,7 +395,12 @@ absl::Status ParkingQueue::Fill(AddressSpace& space, const FillRequest& request)
   Queue* const queue = lane_->queue.get();
   if (passes()) [[likely]]
     return queue->Fill(space, request);
-  return Park(sizeof(request), [queue, &space, request] { return queue->Fill(space, request); });
+  return Park(sizeof(request), [queue, &space, request] {
+    const uint64_t width = request.width * static_cast<uint64_t>(request.element_bytes);
+    return Holds(space, request.address, width, request.height, 1, request.pitch, 0, /*write=*/true)
+               ? queue->Fill(space, request)
+               : Freed();
+  });
 }
 
 absl::Status ParkingQueue::Prefetch(AddressSpace& space, const PrefetchRequest& request) {
@@ -404,7 +447,10 @@ absl::Status ParkingQueue::MemoryOps(AddressSpace& space, absl::Span<const Memor
       DETSHARE_RETURN_IF_ERROR(
           Park(others.size() * sizeof(MemoryOp),
                [queue, &space, own = std::vector<MemoryOp>(others.begin(), others.end())] {
-                 return queue->MemoryOps(space, own);
+                 return std::all_of(own.begin(), own.end(),
+                                    [&](const MemoryOp& one) { return Holds(space, one); })
+                            ? queue->MemoryOps(space, own)
+                            : Freed();
                }));
     }
   }

@@ -102,6 +102,8 @@ class Parking {
 
   // How often it has passed on kept work.
   uint64_t passed_on() const { return passed_on_; }
+  // Whether it is just passing on kept work, which may wait (CallWait).
+  bool passes_on() const { return running_ != 0; }
   // Of work that was parked.
   const absl::Status& error() const { return error_; }
 
@@ -132,6 +134,8 @@ class Parking {
     AddressSpace& space;
     std::unique_ptr<Queue> queue;
     std::deque<Item> items;
+    int running = 0;  // items that are being passed on, which may wait (CallWait)
+    bool empty() const { return items.empty() && running == 0; }
   };
   struct Relay {
     QueuePool* pool = nullptr;
@@ -158,7 +162,7 @@ class Parking {
   // Passes the lane's work on, whatever it waits for, until there is none or it is enough.
   void SubmitUntil(Lane& lane, absl::FunctionRef<bool()> enough);
   static FencePool& PoolOf(AddressSpace& space, std::map<AddressSpace*, FencePool>& pools);
-  // Removes the first item, which there is, from the lane.
+  // Removes the first item, which there is, from the lane, which still keeps it until Run().
   Item Take(Lane& lane);
   void Run(Lane& lane, Item item);
   // Records the marker on the lane's queue, and lets the queues wait for it that wait for the point
@@ -180,6 +184,7 @@ class Parking {
   size_t bytes_ = 0;
   std::vector<Relay> relays_;  // the one that was used last is the last
   uint64_t passed_on_ = 0;
+  int running_ = 0;                       // items of all lanes that are being passed on
   bool pumping_ = false, again_ = false;  // Pump() is at work, and was called again meanwhile
   absl::Status error_;
 };
@@ -211,7 +216,7 @@ class ParkingQueue final : public Queue {
   friend class Parking;
   ParkingQueue(Parking& parking, std::shared_ptr<Parking::Lane> lane)
       : parking_(parking), lane_(std::move(lane)) {}
-  bool passes() const { return lane_->items.empty(); }
+  bool passes() const { return lane_->empty(); }
   absl::Status Park(size_t bytes, std::function<absl::Status()> work);
 
   Parking& parking_;
