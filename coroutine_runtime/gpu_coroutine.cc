@@ -238,6 +238,8 @@ absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
         const WorkAccount::Submission submission(account_, known != nullptr);
         return submit(*queue);
       });
+  binding_.NoteGroup(
+      partition);  // again: the device may have been asked while the operation waited
   if (known != nullptr) account_.FenceIfDue(*stream);
   return status;
 }

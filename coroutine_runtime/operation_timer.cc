@@ -52,8 +52,11 @@ absl::Status OperationTimer::Measure(LogicalStream& stream, Queue& queue,
   sample.end = TakeMarker();
   if (sample.begin == nullptr || sample.end == nullptr) return submit();
   const bool begun = queue.Record(*sample.begin).ok();
+  const uint64_t waits = waits_;
   absl::Status status = submit();
-  if (begun && status.ok() && queue.Record(*sample.end).ok()) {
+  if (waits != waits_) sample.operation = nullptr;
+  const bool wanted = sample.operation != nullptr || sample.event.name != 0;
+  if (begun && wanted && status.ok() && queue.Record(*sample.end).ok()) {
     samples_.push_back(std::move(sample));
   } else {
     KeepMarkers(sample);

@@ -52,6 +52,8 @@ class OperationTimer {
   // Takes the times of operations whose point is reached, those of a stream in its order. Requires
   // an entity.
   void Take();
+  // The operation that is being submitted waits in the device. Its time would include the wait.
+  void NoteWait() { ++waits_; }
   // Drops the operations whose times were not taken.
   void Forget();
   // Whether there are operations whose times were not taken.
@@ -86,6 +88,7 @@ class OperationTimer {
   Device& device_;
   const Binding& binding_;
   std::vector<Sample> samples_;
+  uint64_t waits_ = 0;  // calls of NoteWait()
   std::vector<std::unique_ptr<Marker>> spare_markers_;
   // On a device with virtual time: for each stream, by its serial, the end of its latest operation
   // in the trace.

@@ -63,6 +63,22 @@ bool StreamOrder::KnownIdle(const LogicalStream& stream) const {
                        : !stream.blocking || stream.seen_legacy == context.legacy_operations;
 }
 
+bool StreamOrder::IsParked(LogicalStream& stream) const {
+  if (stream.IsParked()) return true;
+  const LogicalContext& context = *stream.context;
+  LogicalStream* before = nullptr;
+  if (stream.legacy) {
+    const auto parked = std::find_if(context.dirty.begin(), context.dirty.end(),
+                                     [](LogicalStream* other) { return other->IsParked(); });
+    if (parked != context.dirty.end()) before = *parked;
+  } else if (stream.blocking && stream.seen_legacy != context.legacy_operations) {
+    before = context.legacy->IsParked() ? context.legacy : nullptr;
+  }
+  if (before == nullptr) return false;
+  stream.work.awaited = before->work.awaited;
+  return true;
+}
+
 absl::Status StreamOrder::OrderAllBehind(LogicalStream& stream) {
   if (barrier_ == nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(barrier_, device_.CreateMarker(/*timed=*/false));

@@ -77,6 +77,9 @@ class StreamOrder {
   // Orders an observation of the stream where the stream is.
   absl::StatusOr<Queue*> Observe(LogicalStream& stream);
 
+  // Whether the stream's next operation waits for something other than the session's own work: after
+  // its own earlier operations, or after those of streams for which CUDA lets it wait.
+  bool IsParked(LogicalStream& stream) const;
   // Whether there is work for which an observation of the stream must wait.
   static bool HasWork(const LogicalStream& stream) {
     return stream.queue != nullptr || (stream.legacy && !stream.context->dirty.empty());

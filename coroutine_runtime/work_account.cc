@@ -52,7 +52,7 @@ void WorkAccount::Add(LogicalStream& stream, Nanoseconds estimate) {
     observed_ = false;
     TakeRead();
   }
-  if (stream.IsParked()) [[unlikely]] {
+  if (order_.IsParked(stream)) [[unlikely]] {
     if (stream.work.parked == 0) parked_.push_back(&stream);
     stream.work.parked += estimate;
     entity().Started(estimate, /*counts=*/false);
@@ -110,6 +110,8 @@ void WorkAccount::Suspend() {
     if (--added_to_->work.unfenced_operations == 0) std::erase(unfenced_, added_to_);
     entity().Completed(added_);
   }
+  uncounted_ |= submits_ && !withdrawn_;
+  timer_.NoteWait();
   Watch(/*pause=*/true);
 }
 
@@ -120,6 +122,9 @@ bool WorkAccount::Resume() {
     if (!entity().MayRun() && !entity().Throttle()) return false;
     AddUnfenced(*added_to_, added_);
     entity().Restarted(added_);
+  } else {
+    added_to_ = nullptr;
+    uncounted_ = true;
   }
   withdrawn_ = false;
   return true;
@@ -242,7 +247,8 @@ bool WorkAccount::MakeRoom() {
 void WorkAccount::Watch(bool pause) {
   entity().Update();
   if (entity().followed() && space_.fault().ok()) {
-    ResumeParked();
+    // What is just being passed on does not count while it waits.
+    if (!parking_.passes_on()) ResumeParked();
     if (pause || observed_) FenceAll();
     read_awaited_ |= observed_;
     TakeProgress();

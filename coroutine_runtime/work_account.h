@@ -70,7 +70,9 @@ class WorkAccount {
     }
     ~Submission() {
       if (account_.withdrawn_) account_.added_to_ = nullptr;
-      account_.submits_ = account_.withdrawn_ = false;
+      // The device was asked while it did not have the operation yet.
+      if (account_.uncounted_) account_.looked_ = false;
+      account_.submits_ = account_.withdrawn_ = account_.uncounted_ = false;
     }
     Submission(const Submission&) = delete;
     Submission& operator=(const Submission&) = delete;
@@ -137,6 +139,7 @@ class WorkAccount {
   Nanoseconds added_ = 0;
   bool submits_ = false;       // a Submission exists
   bool withdrawn_ = false;     // the operation does not count, until Resume()
+  bool uncounted_ = false;     // the operation has waited, and does not count at all
   FencePoint read_;            // behind the latest copy to the host
   bool read_awaited_ = false;  // the client waits for it
   bool observed_ = false;      // NoteObserved() was called since the last operation

@@ -37,7 +37,8 @@ struct Followed {
   FakeKernel kernel;
 
   // Without `kept`, the device sees all work at once.
-  explicit Followed(size_t kept = 0) : parking(executor, kept) {
+  explicit Followed(size_t kept = 0, bool preempts = false) : parking(executor, kept) {
+    if (preempts) device.EnablePreemption(1000);
     AddPeer(peers, 2, other);
     coroutine = *GpuCoroutine::Create(device, *space, pool, parking);
     SchedEntity::Assignment assignment;
@@ -391,6 +392,278 @@ TEST_CASE_METHOD(Followed,
   CHECK(device.operations[2].priority != device.operations[1].priority);
   CHECK(device.operations[1].before == History{0});
   CHECK(device.operations[2].before == History{0, 1});
+}
+
+TEST_CASE_METHOD(
+    Followed,
+    "The legacy stream waits for a launch that waited while the legacy stream was observed") {
+  REQUIRE(coroutine->CreateStream(2, 1, {.legacy_default = true}).ok());
+  REQUIRE(coroutine->CreateStream(3, 1, {}).ok());
+  REQUIRE(coroutine->Launch(2, kernel, {}, {}).ok());
+  device.submitting = [&] {
+    coroutine->SuspendCall();
+    CHECK(coroutine->ResumeCall());
+  };
+  REQUIRE(coroutine->Launch(3, kernel, {}, {}).ok());
+  device.submitting = nullptr;
+  SECTION("before its next operation") {
+    REQUIRE(coroutine->Launch(2, kernel, {}, {}).ok());
+    REQUIRE(device.operations.size() == 3);
+    CHECK(device.operations[1].before == History{0});
+    CHECK(device.operations[2].before == History{0, 1});
+  }
+  SECTION("when the client waits for it") {
+    std::atomic<uint64_t> fence{0};
+    REQUIRE(coroutine->Signal(2, &fence, 1).ok());
+    CHECK(device.fences.at({&fence, 1}) == History{0, 1});
+  }
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(Followed, "Work that begins to be followed while it waits is known") {
+  auto& fake_space = static_cast<FakeAddressSpace&>(*space);
+  Follow(false);
+  coroutine->WatchWork(/*pause=*/true);
+  device.submitting = [&] {
+    Follow(true);
+    coroutine->SuspendCall();
+    CHECK(coroutine->ResumeCall());
+  };
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  device.submitting = nullptr;
+  fake_space.busy = true;
+  for (int i = 0; i < 3; ++i) {
+    clock.Advance(policy::kMillisecond);
+    coroutine->WatchWork(/*pause=*/true);
+    CHECK(coroutine->watching_work());
+    CHECK(words().ticket != 0);
+  }
+  fake_space.busy = false;
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(FollowedAndParked, "Kept work that waits when it is passed on is known") {
+  auto& fake_space = static_cast<FakeAddressSpace&>(*space);
+  Follow(false);
+  coroutine->WatchWork(/*pause=*/true);
+  std::atomic<uint64_t> go{0};
+  REQUIRE(coroutine->WaitFence(1, &go, 1).ok());
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  Follow(true);
+  coroutine->WatchWork(/*pause=*/true);
+  clock.Advance(policy::kMillisecond);
+  device.submitting = [&] {
+    coroutine->SuspendCall();
+    CHECK(coroutine->ResumeCall());
+  };
+  go = 1;
+  executor.Poll();
+  device.submitting = nullptr;
+  fake_space.busy = true;
+  clock.Advance(policy::kMillisecond);
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(words().ticket != 0);
+  fake_space.busy = false;
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(FollowedAndParked,
+                 "The legacy stream waits for a kept launch that waits when it is passed on") {
+  REQUIRE(coroutine->CreateStream(2, 1, {.legacy_default = true}).ok());
+  REQUIRE(coroutine->CreateStream(3, 1, {}).ok());
+  REQUIRE(coroutine->Launch(2, kernel, {}, {}).ok());
+  std::atomic<uint64_t> go{0};
+  REQUIRE(coroutine->WaitFence(3, &go, 1).ok());
+  REQUIRE(coroutine->Launch(3, kernel, {}, {}).ok());
+  device.submitting = [&] {
+    coroutine->SuspendCall();
+    CHECK(coroutine->ResumeCall());
+  };
+  go = 1;
+  executor.Poll();
+  device.submitting = nullptr;
+  REQUIRE(device.operations.size() == 2);
+  REQUIRE(coroutine->Launch(2, kernel, {}, {}).ok());
+  REQUIRE(device.operations.size() == 3);
+  CHECK(device.operations[2].before == History{0, 1});
+  device.RunAll();
+}
+
+TEST_CASE("Kept work stays in order while a kept launch waits, also at the limit of what is kept") {
+  int tried = 0;
+  for (size_t kept = 1000; kept < 20000; kept += 50) {
+    Followed followed(kept);
+    GpuCoroutine& coroutine = *followed.coroutine;
+    FakeDevice& device = followed.device;
+    REQUIRE(coroutine.CreateStream(2, 1, {.legacy_default = true}).ok());
+    std::atomic<uint64_t> go{0}, other{0};
+    REQUIRE(coroutine.WaitFence(1, &go, 1).ok());
+    for (uint32_t tag : {1, 2}) {
+      LaunchShape shape;
+      shape.dynamic_shared_bytes = tag;
+      REQUIRE(coroutine.Launch(1, followed.kernel, shape, {}).ok());
+    }
+    // Behind kept work of the legacy stream.
+    REQUIRE(coroutine.WaitFence(2, &other, 1).ok());
+    for (StreamId stream = 3; stream < 19; ++stream) {
+      REQUIRE(coroutine.CreateStream(stream, 1, {}).ok());
+      REQUIRE(coroutine.Launch(stream, followed.kernel, {}, {}).ok());
+    }
+    if (device.operations.empty()) {
+      ++tried;
+      bool first = true;
+      device.submitting = [&] {
+        if (!std::exchange(first, false)) return;
+        coroutine.SuspendCall();
+        CHECK(coroutine.ResumeCall());
+      };
+      go = 1;
+      followed.executor.Poll();
+      device.submitting = nullptr;
+      INFO("kept: " << kept);
+      std::vector<uint64_t> tags;
+      for (const FakeDevice::Operation& operation : device.operations) {
+        if (operation.tag != 0) tags.push_back(operation.tag);
+      }
+      CHECK(tags == std::vector<uint64_t>{1, 2});
+    }
+    go = other = 1;
+    followed.executor.Poll();
+    device.RunAll();
+  }
+  CHECK(tried > 0);
+}
+
+TEST_CASE_METHOD(Followed, "What is followed may change several times while an operation waits") {
+  auto& fake_space = static_cast<FakeAddressSpace&>(*space);
+  coroutine->WatchWork(/*pause=*/true);
+  device.submitting = [&] {
+    coroutine->SuspendCall();
+    Follow(false);
+    coroutine->SuspendCall();
+    CHECK(coroutine->ResumeCall());
+    Follow(true);
+    for (int i = 0; i < 3; ++i) {
+      coroutine->SuspendCall();
+      CHECK(entity.in_flight() >= 0);
+    }
+    CHECK(coroutine->ResumeCall());
+  };
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  device.submitting = nullptr;
+  fake_space.busy = true;
+  for (int i = 0; i < 3; ++i) {
+    clock.Advance(policy::kMillisecond);
+    coroutine->WatchWork(/*pause=*/true);
+    CHECK(coroutine->watching_work());
+    CHECK(words().ticket != 0);
+  }
+  fake_space.busy = false;
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(FollowedAndParked,
+                 "A kept launch that waits when it is passed on gives up the turn") {
+  SchedEntity::Assignment assignment = entity.assignment();
+  assignment.takes_turns = assignment.shares_device = true;
+  assignment.turn_group = 1;
+  entity.Publish(assignment);
+  coroutine->WatchWork(/*pause=*/true);
+  std::atomic<uint64_t> go{0};
+  REQUIRE(coroutine->WaitFence(1, &go, 1).ok());
+  const int launches = GENERATE(1, 2);
+  for (int i = 0; i < launches; ++i) REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  bool first = true;
+  device.submitting = [&] {
+    if (!std::exchange(first, false)) return;
+    for (int i = 0; i < 4; ++i) {
+      device.RunAll();
+      coroutine->SuspendCall();
+    }
+    const bool entered = board.EnterTurn(/*preempting=*/false, 2);
+    CHECK(entered);
+    CHECK(words().ticket == 0);
+    if (entered) board.LeaveTurn(/*preempting=*/false);
+    CHECK(coroutine->ResumeCall());
+  };
+  go = 1;
+  executor.Poll();
+  device.submitting = nullptr;
+  REQUIRE(device.operations.size() == static_cast<size_t>(launches));
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(FollowedAndParked, "Work behind a wait of the legacy stream is parked") {
+  REQUIRE(coroutine->CreateStream(2, 1, {.legacy_default = true}).ok());
+  REQUIRE(coroutine->CreateStream(3, 1, {}).ok());
+  std::atomic<uint64_t> go{0};
+  REQUIRE(coroutine->WaitFence(2, &go, 1).ok());
+  REQUIRE(coroutine->Launch(3, kernel, {}, {}).ok());
+  coroutine->WatchWork(/*pause=*/true);
+  device.RunAll();
+  CHECK(entity.in_flight() == 0);
+  go = 1;
+  executor.Poll();
+  device.RunAll();
+}
+
+struct FollowedAndUrgent : Followed {
+  FollowedAndUrgent() : Followed(0, /*preempts=*/true) {}
+};
+
+TEST_CASE_METHOD(FollowedAndUrgent,
+                 "Ordinary work of an urgent session is guarded, also if its submission waited") {
+  bool keeps = false;
+  board.keep_ordinary = [&](bool keep) { keeps |= keep; };
+  board.share_ordinary = [](bool) {};
+  board.urgent = 1;  // another session has urgent work
+  SchedEntity::Assignment assignment = entity.assignment();
+  assignment.urgent = assignment.preempts = true;
+  entity.Publish(assignment);
+  coroutine->WatchWork(/*pause=*/true);
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  CHECK(space->urgent());
+  device.RunAll();
+  const bool waits = GENERATE(false, true);
+  INFO("waits: " << waits);
+  REQUIRE(coroutine
+              ->Submit(1, device.whole(),
+                       [&](Queue& on) {
+                         for (int i = 0; waits && i < 4; ++i) {
+                           device.RunAll();
+                           clock.Advance(10 * policy::kMillisecond);
+                           coroutine->SuspendCall();
+                         }
+                         CHECK(coroutine->ResumeCall());
+                         return on.Launch(*space, kernel, {}, {});
+                       })
+              .ok());
+  for (int i = 0; i < 1000; ++i) {
+    clock.Advance(10 * policy::kMillisecond);
+    coroutine->WatchWork(/*pause=*/true);
+  }
+  CHECK(keeps);
+  board.urgent = 0;
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(Followed, "The time of an operation is not learned if its submission waited") {
+  const bool waits = GENERATE(false, true);
+  device.submitting = [&] {
+    device.RunAll();
+    device.now += 1000;
+    if (!waits) return;
+    coroutine->SuspendCall();
+    CHECK(coroutine->ResumeCall());
+  };
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  device.submitting = nullptr;
+  device.RunAll();
+  for (int i = 0; i < 2; ++i) {
+    coroutine->WatchWork(/*pause=*/true);
+    device.RunAll();
+  }
+  CHECK(durations.Records().empty() == waits);
 }
 
 TEST_CASE_METHOD(Followed, "Only calls of the session's thread give up its turn") {
