@@ -18,8 +18,7 @@ TEST_CASE("Without a driver there is a message that says where one was looked fo
 // The stand-in has no function of CUDA.
 TEST_CASE("DetShare's own libcuda is taken for the driver where somebody names it") {
   const absl::Status status = OpenDriver("tests/gpu/backends/libown.so").status();
-  CHECK(std::string(status.message()).find("DetShare's own") == std::string::npos);
-  CHECK(std::string(status.message()).find("cuInit") != std::string::npos);
+  CHECK(std::string(status.message()).find("is older than CUDA 12") != std::string::npos);
 }
 
 TEST_CASE("A driver that is too old is reported as too old") {
