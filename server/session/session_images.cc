@@ -43,10 +43,19 @@ OwnedImage SessionImages::TakeObject(const SessionDevice* device, Kind kind, uin
   return object;
 }
 
-void SessionImages::RemoveContext(ContextId context) {
-  absl::erase_if(objects_,
-                 [context](const auto& entry) { return entry.second.context == context; });
-  absl::erase_if(arrays_, [context](const auto& entry) { return entry.second.context == context; });
+std::vector<OwnedImage> SessionImages::TakeContext(ContextId context) {
+  std::vector<OwnedImage> taken;
+  absl::erase_if(objects_, [&](auto& entry) {
+    if (entry.second.context != context) return false;
+    taken.push_back(std::move(entry.second));
+    return true;
+  });
+  absl::erase_if(arrays_, [&](auto& entry) {
+    if (entry.second.context != context) return false;
+    taken.emplace_back(std::move(entry.second.array), nullptr);
+    return true;
+  });
+  return taken;
 }
 
 void SessionImages::Clear() {

@@ -64,8 +64,8 @@ class SessionImages {
   // Keeps an object until Clear(), because work that may use it was lost.
   void Keep(OwnedImage object) { kept_.push_back(std::move(object)); }
 
-  // Removes all objects of a context. The context's work must be complete.
-  void RemoveContext(ContextId context);
+  // Takes all objects of a context. Work that comes from now on does not find them.
+  std::vector<OwnedImage> TakeContext(ContextId context);
   // Removes all objects.
   void Clear();
 

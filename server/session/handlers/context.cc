@@ -23,7 +23,8 @@
 namespace detshare::handlers {
 namespace {
 
-Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId context, Reply reply) {
+Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId context,
+                          std::vector<OwnedImage> images, Reply reply) {
   absl::Status status = co_await device.coroutine->DestroyContext(context);
   // Work of other contexts and devices may still use what is freed below: memory and arrays have no
   // context for work, and a client that writes its ring itself can launch kernels in any context.
@@ -34,11 +35,12 @@ Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId con
   // When work is lost, the context's objects stay until the session ends, because a device may
   // still use them.
   if (!status.ok()) {
+    for (OwnedImage& image : images) session.images().Keep(std::move(image));
     reply.Send(status);
     co_return;
   }
   session.graphs().RemoveContext(context);
-  session.images().RemoveContext(context);
+  images.clear();
   device.memory->FreeContext(context);
   session.memory().ipc().EndContext(context);
   session.code().RemoveLibrariesOf(context);
@@ -57,9 +59,11 @@ Task<void> ReplyWhenIdle(SessionDevice& device, ContextId context, Reply reply) 
 
 void cuCtxDestroy_v2(Session& session, const wire::cuCtxDestroy_v2& args, Payload, Reply& reply) {
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  // The daemon might keep work that uses them, and that comes from now on, for longer (parking.h).
   session.code().EndLibrariesOf(args.context);
+  std::vector<OwnedImage> images = session.images().TakeContext(args.context);
   session.executor().Spawn(
-      DestroyContext(session, session.device(), args.context, std::move(reply)));
+      DestroyContext(session, session.device(), args.context, std::move(images), std::move(reply)));
 }
 
 void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payload, Reply& reply) {

@@ -297,6 +297,26 @@ TEST_CASE("Arrays and textures end with their context, and with their session") 
   CHECK(f.images.ended() == Strings{"texture", "array", "texture", "array"});
 }
 
+TEST_CASE("While a context ends, copies do not find its arrays, which work before may use") {
+  ImageFixture f;
+  RingTestClient& ring = *f.client.ring;
+  const ArrayId array = f.Create({8, 0, 0, kFloat, 1, 0, 0});
+  REQUIRE(array != 0);
+  // The end of the context waits for this function of the program.
+  ring.Send(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 1, 1, {1, 0, 0}});
+  ReplySlot& slot = ring.slot(1);
+  slot.state.store(kReplyPending);
+  const wire::cuCtxDestroy_v2 end{1, 0};
+  ring.Submit(static_cast<uint16_t>(Op::cuCtxDestroy_v2), &end, sizeof(end), {}, 1);
+  CHECK(f.Copy(wire::InArray({array, 0, 0, 0, 0}), {{0, wire::kStaging, 0}, 64, 64}, 4) ==
+        kCudaErrorInvalidHandle);
+  CHECK(slot.state.load() == kReplyPending);
+  CHECK(f.images.ended().empty());
+  ring.fence(1).store(1);
+  CHECK(ring.Await(1) == 0);
+  CHECK(f.images.ended() == Strings{"array"});
+}
+
 TEST_CASE("The number of a session's arrays and textures is bounded") {
   ImageFixture f([](Daemon::Options& options) {
     options.server.limits.arrays = 2;
