@@ -4,7 +4,9 @@
 #
 #   cuda_backend_test.sh DETSHARE DETSHARED LIBCUDA... -- RUN_PROGRAMS PROGRAMS.TXT
 #
+#   LOWER_FLAGS: flags of the daemon with the software GPU [none]
 #   JOBS: programs at a time [1]
+#   SELECT: options of run_programs that choose programs
 set -uo pipefail
 
 if ! ls -L /proc/$$/map_files/* >/dev/null 2>&1; then
@@ -24,16 +26,18 @@ daemon() { # NAME FLAGS...
 }
 # The upper daemon is one session of the lower one. So all its addresses lie in the session's windows, and
 # the memory that it registers has the same address in both.
-daemon lower --device-window-base 0x060000000000 --device-window-bytes 0x40000000000 \
-  --pinned-window-base 0x700000000000 --pinned-window-bytes 0x40000000000 --fresh-window-base 0x6c0000000000
+daemon lower --device-window-base 0x060000000000 --device-window-bytes 0x80000000000 \
+  --pinned-window-base 0x700000000000 --pinned-window-bytes 0x40000000000 --fresh-window-base 0x6c0000000000 \
+  ${LOWER_FLAGS:-}
 daemon upper --cuda-driver "$libraries/libcuda.so.1" \
   --device-window-base 0x070000000000 --device-window-bytes 0x1000000000 \
   --fresh-window-base 0x710000000000 --pinned-window-base 0x720000000000 --pinned-window-bytes 0x100000000
 
 # After a fault the upper daemon would need a new session of the lower one.
+read -ra select <<<"${SELECT:---without gpu_only,two_devices,fault,driver_only}"
 DETSHARE_DAEMON=$scratch/lower "$detshare" run --standalone=soft -- \
   env DETSHARE_DAEMON="$scratch/upper" "$detshare" run --standalone=cuda -- \
-  "$2" --programs "$(dirname "$3")" --without gpu_only,two_devices,fault,driver_only \
+  "$2" --programs "$(dirname "$3")" "${select[@]}" \
   --expect tests/programs/expected --jobs "${JOBS:-1}" \
   --timeout 60 --out "$scratch/outputs"
 status=$?
