@@ -9,9 +9,21 @@
 
 namespace detshare {
 
+namespace {
+
+// Ends a request whose caller has gone. Returns whether it has.
+bool EndedAsGone(const EngineCalls::Caller& caller) {
+  if (!caller.gone()) return false;
+  caller.end(absl::CancelledError("the client waits no longer"));
+  return true;
+}
+
+}  // namespace
+
 EngineCalls::EngineCalls(const RunningEngines& engines, std::chrono::milliseconds timeout)
     : engines_(engines), timeout_(timeout) {
-  thread_ = std::thread([this] { Run(); });
+  changing_ = std::thread([this] { RunJobs(); });
+  reading_ = std::thread([this] { RunReads(); });
 }
 
 EngineCalls::~EngineCalls() {
@@ -20,30 +32,58 @@ EngineCalls::~EngineCalls() {
     stop_ = true;
   }
   changed_.SignalAll();
-  thread_.join();
+  changing_.join();
+  reading_.join();
 }
 
-bool EngineCalls::Do(std::function<void()> job) {
-  {
-    const MutexLock lock(&mutex_);
-    if (jobs_.size() >= kMaxWaiting) return false;
-    jobs_.push_back(std::move(job));
+template <typename Queue>
+void EngineCalls::Add(typename Queue::value_type request, Queue* queue) {
+  MutexLock lock(&mutex_);
+  if (queue->size() < kMaxWaiting) {
+    queue->push_back(std::move(request));
+    changed_.SignalAll();
+    return;
   }
-  changed_.SignalAll();
-  return true;
+  lock.Unlock();
+  request.caller.end(absl::ResourceExhaustedError("too many such requests are waiting"));
 }
 
-void EngineCalls::Run() {
+void EngineCalls::Do(Caller caller, std::function<absl::Status()> job) {
+  Add({std::move(caller), std::move(job)}, &jobs_);
+}
+
+void EngineCalls::Read(Caller caller, std::function<absl::Status(const Replies& replies)> read) {
+  Add({std::move(caller), std::move(read)}, &reads_);
+}
+
+void EngineCalls::RunJobs() {
   for (;;) {
     MutexLock lock(&mutex_);
     changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return stop_ || !jobs_.empty();
     });
     if (jobs_.empty()) return;
-    const std::function<void()> job = std::move(jobs_.front());
+    const Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.Unlock();
-    job();
+    if (!EndedAsGone(job.caller)) job.caller.end(job.run());
+  }
+}
+
+void EngineCalls::RunReads() {
+  for (;;) {
+    MutexLock lock(&mutex_);
+    changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stop_ || !reads_.empty();
+    });
+    if (reads_.empty()) return;
+    std::vector<Reading> reads;
+    reads.swap(reads_);
+    lock.Unlock();
+    std::erase_if(reads, [](const Reading& one) { return EndedAsGone(one.caller); });
+    if (reads.empty()) continue;
+    const Replies replies = AskStatus();
+    for (const Reading& one : reads) one.caller.end(one.read(replies));
   }
 }
 
@@ -104,9 +144,9 @@ absl::StatusOr<bool> HaveAll(
 
 }  // namespace
 
-std::vector<EngineCalls::Reply> EngineCalls::AskStatus() {
+EngineCalls::Replies EngineCalls::AskStatus() {
   const proto::GetStatusRequest request;
-  std::vector<Reply> replies;
+  Replies replies;
   for (auto& [engine, status] :
        Ask<proto::Status>(engines_.All(), [&request](const EngineInfo&, proto::Admin::Stub&stub,
                                                      auto*context, auto*reply, auto done) {

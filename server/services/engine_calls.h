@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/mutex.h"
@@ -19,27 +20,42 @@
 
 namespace detshare {
 
+// Calls to other processes take time, so two threads make them: one for requests that read, and one
+// for the others, which change something. So no change waits while engines are asked for a status.
 class EngineCalls {
  public:
+  // The requests of each kind that may wait.
   static constexpr size_t kMaxWaiting = 64;
   struct Reply {
     EngineInfo engine;
     absl::StatusOr<proto::Status> status;
   };
+  // Who waits for the end of a request.
+  struct Caller {
+    // Whether the caller waits no longer.
+    std::function<bool()> gone;
+    // Gets the result, once: that of the request's function, or why it was not called. That is
+    // ResourceExhausted if too many requests wait, and Cancelled if the caller has gone.
+    std::function<void(const absl::Status& result)> end;
+  };
+  using Replies = std::vector<Reply>;
 
   // `timeout` applies to each round of calls. `engines` outlives this object.
   EngineCalls(const RunningEngines& engines, std::chrono::milliseconds timeout);
-  ~EngineCalls();  // completes all jobs first
+  ~EngineCalls();  // completes all requests first
   EngineCalls(const EngineCalls&) = delete;
   EngineCalls& operator=(const EngineCalls&) = delete;
 
-  // Runs `job` on a thread for that, one job after the other, because calls to other processes take
-  // time. Returns false, and does nothing, if too many jobs wait. Any thread may call it.
-  bool Do(std::function<void()> job);
+  // ---- Any thread may call these. They do not wait.
+  // Runs `job`, one job after the other.
+  void Do(Caller caller, std::function<absl::Status()> job);
+  // Calls `read` with the status of all engines, as AskStatus() returns it after this call. Requests
+  // that wait at the same time share the replies.
+  void Read(Caller caller, std::function<absl::Status(const Replies& replies)> read);
 
   // ---- Called in a job.
   // Asks each engine for its status. An engine that does not reply has an error as its status.
-  std::vector<Reply> AskStatus();
+  Replies AskStatus();
   // Ends sessions of the engine: all of the request's, or none.
   absl::Status End(const EngineInfo& engine, const proto::EndSessionsRequest& request);
   // Changes the settings of all engines. Returns false if an engine does not listen, because it begins
@@ -61,7 +77,20 @@ class EngineCalls {
   void FetchTraces(bool last, Traces* traces, proto::TraceChunk* chunk);
 
  private:
-  void Run();
+  struct Job {
+    Caller caller;
+    std::function<absl::Status()> run;
+  };
+  struct Reading {
+    Caller caller;
+    std::function<absl::Status(const Replies&)> read;
+  };
+
+  // Adds a request to its queue, or ends it.
+  template <typename Queue>
+  void Add(typename Queue::value_type request, Queue* queue) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunJobs();   // runs on changing_
+  void RunReads();  // runs on reading_
   // Makes one call to each of the engines. `call` starts it.
   template <typename Reply, typename Call>
   std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> Ask(std::vector<EngineInfo> engines,
@@ -72,9 +101,10 @@ class EngineCalls {
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Reading> reads_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::thread changing_, reading_;
 };
 
 }  // namespace detshare

@@ -27,8 +27,6 @@
 namespace detshare {
 namespace {
 
-constexpr char kBusy[] = "too many such requests are waiting";
-
 // Counts the sessions of an engine that does not reply by their directories.
 uint32_t SessionsIn(const std::string& engine_directory) {
   uint32_t sessions = 0;
@@ -48,6 +46,13 @@ proto::EngineStatus Silent(const EngineInfo& engine, const absl::Status& why) {
                      : absl::IsDeadlineExceeded(why) ? "it does not reply"
                                                      : std::string(why.message()));
   return status;
+}
+
+// The client of a call, which ends with the call's messages. gRPC keeps both until then.
+EngineCalls::Caller CallerOf(grpc::CallbackServerContext* context,
+                             grpc::ServerUnaryReactor* reactor) {
+  return {[context] { return context->IsCancelled(); },
+          [reactor](const absl::Status& result) { reactor->Finish(ToGrpc(result)); }};
 }
 
 // Removes the sessions for which `visible` returns false, and the tenants without one that is left.
@@ -92,14 +97,12 @@ bool SupervisorService::Sees(const Peer& peer, uid_t user) const {
 grpc::ServerUnaryReactor* SupervisorService::Finish(grpc::CallbackServerContext* context,
                                                     std::function<absl::Status()> job) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  // gRPC keeps the messages until Finish().
-  const bool begun =
-      engines_.Do([reactor, job = std::move(job)] { reactor->Finish(ToGrpc(job())); });
-  if (!begun) reactor->Finish(ToGrpc(absl::ResourceExhaustedError(kBusy)));
+  engines_.Do(CallerOf(context, reactor), std::move(job));
   return reactor;
 }
 
-void SupervisorService::Describe(const Peer& peer, proto::Status* status) {
+void SupervisorService::Describe(const Peer& peer, const EngineCalls::Replies& replies,
+                                 proto::Status* status) {
   status->set_version(kVersion);
   status->set_abi_version(kAbiVersion);
   status->set_uptime_ms(std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -109,17 +112,19 @@ void SupervisorService::Describe(const Peer& peer, proto::Status* status) {
   status->set_policy(TextOf(settings_.current().policy()));
   const bool all = identity_.MayAdminister(peer).ok();
   proto::Status devices;  // also those of engines that the peer does not see
-  for (EngineCalls::Reply& reply : engines_.AskStatus()) {
+  for (const EngineCalls::Reply& reply : replies) {
     if (!reply.status.ok()) {
       if (all) *status->add_engines() = Silent(reply.engine, reply.status.status());
       continue;
     }
     AddDevices(*reply.status, &devices);
-    if (!all) {
-      Hide([&](uid_t user) { return user == peer.uid; }, &*reply.status);
-      if (reply.status->sessions_size() == 0) continue;
+    if (all) {
+      AddStatus(*reply.status, status);
+      continue;
     }
-    AddStatus(*reply.status, status);
+    proto::Status own = *reply.status;
+    Hide([&](uid_t user) { return user == peer.uid; }, &own);
+    if (own.sessions_size() != 0) AddStatus(own, status);
   }
   devices_.Note(devices);
   devices_.AddTo(status);
@@ -133,10 +138,13 @@ grpc::ServerUnaryReactor* SupervisorService::GetStatus(grpc::CallbackServerConte
                                                        proto::Status* status) {
   const absl::StatusOr<Peer> peer = peers_.Find(context->peer());
   if (!peer.ok()) return FinishUnary(context, peer.status());
-  return Finish(context, [this, status, peer = *peer] {
-    Describe(peer, status);
-    return absl::OkStatus();
-  });
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  engines_.Read(CallerOf(context, reactor),
+                [this, status, peer = *peer](const EngineCalls::Replies& replies) {
+                  Describe(peer, replies, status);
+                  return absl::OkStatus();
+                });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* SupervisorService::GetPolicies(grpc::CallbackServerContext* context,

@@ -73,8 +73,9 @@ class SupervisorService final : public proto::Admin::CallbackService {
   // Runs `job` as a job of engines_, and ends the call with what it returns.
   grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context,
                                    std::function<absl::Status()> job);
-  // Jobs of engines_.
-  void Describe(const Peer& peer, proto::Status* status);
+  // Adds up what the engines have said for the peer.
+  void Describe(const Peer& peer, const EngineCalls::Replies& replies, proto::Status* status);
+  // A job of engines_.
   absl::Status End(const proto::EndSessionsRequest& request, const Peer& peer,
                    proto::EndedSessions* ended);
   // A setting was given to the engines, perhaps not to all. The others read it when they can. The

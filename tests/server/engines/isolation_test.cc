@@ -1,9 +1,13 @@
 // Which programs share an engine, and what the end of an engine does to others.
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "proto/warning.h"
 #include "server/engines/isolation_group.h"
@@ -361,6 +365,75 @@ TEST_CASE("An engine that cannot be asked takes over settings as soon as it can"
     }));
   }
   CHECK(Eventually([&] { return StatusOf(*program).policy() == "whole"; }));
+}
+
+// Calls of one operator that wait at the supervisor at the same time.
+template <typename Request, typename Reply>
+class WaitingCalls {
+ public:
+  explicit WaitingCalls(size_t count) : calls_(count) {}
+  ~WaitingCalls() {
+    for (Call& call : calls_) call.context.TryCancel();
+    Await();
+  }
+  // `start(context, request, reply, done)` starts a call by an asynchronous stub.
+  template <typename Start>
+  void Begin(const Request& request, const Start& start) {
+    request_ = request;
+    for (Call& call : calls_) {
+      start(&call.context, &request_, &call.reply, [&call](const grpc::Status& status) {
+        call.code = status.error_code();
+        call.over.set_value();
+      });
+    }
+  }
+  // Waits for the ends of all calls, and returns how many ended with this code.
+  size_t Await(grpc::StatusCode code = grpc::StatusCode::OK) {
+    size_t ended_so = 0;
+    for (Call& call : calls_) {
+      call.future.wait();
+      ended_so += call.code == code ? 1 : 0;
+    }
+    return ended_so;
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    Reply reply;
+    grpc::StatusCode code = grpc::StatusCode::OK;
+    std::promise<void> over;
+    const std::shared_future<void> future{over.get_future()};
+  };
+  Request request_;
+  std::vector<Call> calls_;
+};
+
+// detsharectl waits as long for the supervisor.
+constexpr std::chrono::seconds kPatience(10);
+
+TEST_CASE("An engine that does not reply holds up no change in others, however many look at it") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto silent = Program(daemon, "chat"), other = Program(daemon, "train");
+  REQUIRE(silent->Open());
+  REQUIRE(other->Open());
+  Freeze(EngineOf(*silent));
+  TestClient admin(daemon.socket());
+  const auto stub = AdminOf(admin);
+  WaitingCalls<proto::GetStatusRequest, proto::Status> statuses(30);
+  statuses.Begin({}, [&](auto* call, auto* empty, auto* status, auto done) {
+    stub->async()->GetStatus(call, empty, status, std::move(done));
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  grpc::ClientContext context;
+  proto::EndSessionsRequest request;
+  proto::EndedSessions ended;
+  request.add_sessions(other->grant.session());
+  CHECK(stub->EndSessions(&context, request, &ended).ok());
+  CHECK(std::chrono::steady_clock::now() - begin < kPatience);
+  CHECK(other->AwaitEnd().has_value());
+  CHECK(statuses.Await() == 30);
+  CHECK(std::chrono::steady_clock::now() - begin < kPatience);
 }
 
 proto::TraceChunk Fetch(TestClient& admin, uint64_t trace, bool last) {
