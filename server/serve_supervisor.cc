@@ -562,6 +562,8 @@ bool Supervisor::HandleEvents() {
 }
 
 void Supervisor::Finish(bool end_engines) {
+  // The servers' end waits for the end of each request.
+  calls_->Stop();
   http_.reset();
   arrivals_->Leave(listen_fd_);
   endpoints_->StopAccepting();

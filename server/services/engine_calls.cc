@@ -11,6 +11,10 @@ namespace detshare {
 
 namespace {
 
+absl::Status Ending() {
+  return absl::UnavailableError("detshared is ending and has not done this; ask its successor");
+}
+
 // Ends a request whose caller has gone. Returns whether it has.
 bool EndedAsGone(const EngineCalls::Caller& caller) {
   if (!caller.gone()) return false;
@@ -27,11 +31,7 @@ EngineCalls::EngineCalls(const RunningEngines& engines, std::chrono::millisecond
 }
 
 EngineCalls::~EngineCalls() {
-  {
-    const MutexLock lock(&mutex_);
-    stop_ = true;
-  }
-  changed_.SignalAll();
+  Stop();
   changing_.join();
   reading_.join();
 }
@@ -39,13 +39,15 @@ EngineCalls::~EngineCalls() {
 template <typename Queue>
 void EngineCalls::Add(typename Queue::value_type request, Queue* queue) {
   MutexLock lock(&mutex_);
-  if (queue->size() < kMaxWaiting) {
+  if (!stop_ && queue->size() < kMaxWaiting) {
     queue->push_back(std::move(request));
     changed_.SignalAll();
     return;
   }
+  const absl::Status why =
+      stop_ ? Ending() : absl::ResourceExhaustedError("too many such requests are waiting");
   lock.Unlock();
-  request.caller.end(absl::ResourceExhaustedError("too many such requests are waiting"));
+  request.caller.end(why);
 }
 
 void EngineCalls::Do(Caller caller, std::function<absl::Status()> job) {
@@ -54,6 +56,20 @@ void EngineCalls::Do(Caller caller, std::function<absl::Status()> job) {
 
 void EngineCalls::Read(Caller caller, std::function<absl::Status(const Replies& replies)> read) {
   Add({std::move(caller), std::move(read)}, &reads_);
+}
+
+void EngineCalls::Stop() {
+  std::deque<Job> jobs;
+  std::vector<Reading> reads;
+  {
+    const MutexLock lock(&mutex_);
+    stop_ = true;
+    jobs.swap(jobs_);
+    reads.swap(reads_);
+  }
+  changed_.SignalAll();
+  for (const Job& job : jobs) job.caller.end(Ending());
+  for (const Reading& one : reads) one.caller.end(Ending());
 }
 
 void EngineCalls::RunJobs() {

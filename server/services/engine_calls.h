@@ -35,14 +35,15 @@ class EngineCalls {
     // Whether the caller waits no longer.
     std::function<bool()> gone;
     // Gets the result, once: that of the request's function, or why it was not called. That is
-    // ResourceExhausted if too many requests wait, and Cancelled if the caller has gone.
+    // ResourceExhausted if too many requests wait, Cancelled if the caller has gone, and Unavailable
+    // after Stop().
     std::function<void(const absl::Status& result)> end;
   };
   using Replies = std::vector<Reply>;
 
   // `timeout` applies to each round of calls. `engines` outlives this object.
   EngineCalls(const RunningEngines& engines, std::chrono::milliseconds timeout);
-  ~EngineCalls();  // completes all requests first
+  ~EngineCalls();  // calls Stop(), and completes the requests that have begun
   EngineCalls(const EngineCalls&) = delete;
   EngineCalls& operator=(const EngineCalls&) = delete;
 
@@ -52,6 +53,9 @@ class EngineCalls {
   // Calls `read` with the status of all engines, as AskStatus() returns it after this call. Requests
   // that wait at the same time share the replies.
   void Read(Caller caller, std::function<absl::Status(const Replies& replies)> read);
+  // The supervisor ends: ends the requests that wait, and later ones, without calling their functions.
+  // Those that have begun go on.
+  void Stop();
 
   // ---- Called in a job.
   // Asks each engine for its status. An engine that does not reply has an error as its status.

@@ -382,17 +382,17 @@ class WaitingCalls {
     request_ = request;
     for (Call& call : calls_) {
       start(&call.context, &request_, &call.reply, [&call](const grpc::Status& status) {
-        call.code = status.error_code();
+        call.status = status;
         call.over.set_value();
       });
     }
   }
-  // Waits for the ends of all calls, and returns how many ended with this code.
-  size_t Await(grpc::StatusCode code = grpc::StatusCode::OK) {
+  // Waits for the ends of all calls, and returns how many ended with this text; "": without an error.
+  size_t Await(const std::string& text = "") {
     size_t ended_so = 0;
     for (Call& call : calls_) {
       call.future.wait();
-      ended_so += call.code == code ? 1 : 0;
+      ended_so += call.status.error_message() == text ? 1 : 0;
     }
     return ended_so;
   }
@@ -401,7 +401,7 @@ class WaitingCalls {
   struct Call {
     grpc::ClientContext context;
     Reply reply;
-    grpc::StatusCode code = grpc::StatusCode::OK;
+    grpc::Status status;
     std::promise<void> over;
     const std::shared_future<void> future{over.get_future()};
   };
@@ -434,6 +434,31 @@ TEST_CASE("An engine that does not reply holds up no change in others, however m
   CHECK(other->AwaitEnd().has_value());
   CHECK(statuses.Await() == 30);
   CHECK(std::chrono::steady_clock::now() - begin < kPatience);
+}
+
+TEST_CASE(
+    "A supervisor ends in time, however many changes wait for an engine that does not reply") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto silent = Program(daemon, "chat");
+  REQUIRE(silent->Open());
+  Freeze(EngineOf(*silent));
+  TestClient admin(daemon.socket());
+  const auto stub = AdminOf(admin);
+  proto::EndSessionsRequest request;
+  request.set_tenant("nobody");
+  WaitingCalls<proto::EndSessionsRequest, proto::EndedSessions> kills(30);
+  kills.Begin(request, [&](auto* call, auto* which, auto* ended, auto done) {
+    stub->async()->EndSessions(call, which, ended, std::move(done));
+  });
+  // The supervisor has read the calls that came before this one.
+  StatusOf(admin);
+  const auto begin = std::chrono::steady_clock::now();
+  kill(daemon.pid, SIGTERM);
+  CHECK(daemon.Wait() == 0);
+  // TimeoutStopSec= of the unit.
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+  // One had begun. On a slow machine, another one may have begun meanwhile.
+  CHECK(kills.Await("detshared is ending and has not done this; ask its successor") >= 25);
 }
 
 proto::TraceChunk Fetch(TestClient& admin, uint64_t trace, bool last) {

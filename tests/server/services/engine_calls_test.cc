@@ -172,5 +172,48 @@ TEST_CASE("A request is refused at once while too many wait") {
   for (const Waiter& one : waiting) CHECK(one.Await().ok());
 }
 
+TEST_CASE("When the supervisor ends, requests that wait end at once and are not done") {
+  SilentEngine engine;
+  Obstacle jobs, reads;
+  Waiter first_job, first_read, late;
+  std::vector<Waiter> waiting(10);
+  std::atomic<int> done{0};
+  EngineCalls calls(engine.running, milliseconds(1));
+  calls.Do(first_job.caller(), [&] { return jobs.Hold(); });
+  calls.Read(first_read.caller(), [&](const EngineCalls::Replies&) { return reads.Hold(); });
+  jobs.Await();
+  reads.Await();
+  CHECK(engine.asked() == 1);
+  for (size_t i = 0; i < waiting.size(); i += 2) {
+    calls.Do(waiting[i].caller(), [&] {
+      ++done;
+      return absl::OkStatus();
+    });
+    calls.Read(waiting[i + 1].caller(), [&](const EngineCalls::Replies&) {
+      ++done;
+      return absl::OkStatus();
+    });
+  }
+  calls.Stop();
+  calls.Do(late.caller(), [&] {
+    ++done;
+    return absl::OkStatus();
+  });
+  for (const Waiter& one : waiting) {
+    CHECK(one.HasResult());
+    CHECK(absl::IsUnavailable(one.Await()));
+  }
+  CHECK(absl::IsUnavailable(late.Await()));
+  // What has begun goes on.
+  CHECK_FALSE(first_job.HasResult());
+  CHECK_FALSE(first_read.HasResult());
+  jobs.Remove();
+  reads.Remove();
+  CHECK(first_job.Await().ok());
+  CHECK(first_read.Await().ok());
+  CHECK(done == 0);
+  CHECK(engine.asked() == 0);
+}
+
 }  // namespace
 }  // namespace detshare
