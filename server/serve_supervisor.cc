@@ -281,7 +281,7 @@ void Supervisor::UseCopy() const {
 absl::Status Supervisor::StartServices() {
   StartQuietGrpc();
   events_.KnowOwners([this](uint64_t endpoint) { return owners_.OfNumber(endpoint); });
-  calls_ = std::make_unique<EngineCalls>(running_, kEnginesTimeout);
+  calls_ = std::make_unique<EngineCalls>(running_, EngineCalls::Times{.reply = kEnginesTimeout});
   const auto changed = [this] { errands_.Post([this] { engines_->Reload(); }); };
   devices_ =
       std::make_unique<KnownDevices>([command = EngineCommand()](const std::atomic<bool>& stop) {

@@ -10,6 +10,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -35,12 +36,13 @@ template <typename Reply>
 using Question = std::function<void(grpc::ClientContext* context, Reply* reply,
                                     std::function<void(grpc::Status)> done)>;
 
-// Starts all calls at once and waits until each has a reply or `timeout` is over. A call without a
-// reply by then is DeadlineExceeded: it is cancelled, which needs nothing from its daemon. The
-// replies have the order of the questions. Any thread may call it, except in a callback of gRPC.
+// Starts all calls at once and waits until each has a reply or its time in `timeouts` is over. A
+// call without a reply by then is DeadlineExceeded: it is cancelled, which needs nothing from its
+// daemon. The replies have the order of the questions. Any thread may call it, except in a callback
+// of gRPC.
 template <typename Reply>
 std::vector<absl::StatusOr<Reply>> AskAll(const std::vector<Question<Reply>>& questions,
-                                          std::chrono::milliseconds timeout) {
+                                          const std::vector<std::chrono::milliseconds>& timeouts) {
   struct Call {
     grpc::ClientContext context;
     Reply reply;
@@ -50,16 +52,25 @@ std::vector<absl::StatusOr<Reply>> AskAll(const std::vector<Question<Reply>>& qu
   Mutex mutex;
   CondVar changed;
   size_t left = questions.size();  // guarded by `mutex`
+  const auto begin = std::chrono::steady_clock::now();
   for (size_t i = 0; i < calls.size(); ++i) {
     questions[i](&calls[i].context, &calls[i].reply, [&, i](grpc::Status status) {
       const MutexLock lock(&mutex);
       calls[i].status = std::move(status);
-      if (--left == 0) changed.SignalAll();
+      --left;
+      changed.SignalAll();
     });
   }
   const auto over = [&] { return left == 0; };
   MutexLock lock(&mutex);
-  changed.WaitFor(&mutex, timeout, over);
+  for (;;) {
+    auto end = begin;  // of the longest wait for a reply that has not come
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (!calls[i].status.has_value()) end = std::max(end, begin + timeouts[i]);
+    }
+    if (std::chrono::steady_clock::now() >= end) break;
+    changed.WaitUntil(&mutex, end);
+  }
   std::vector<absl::StatusOr<Reply>> replies;
   for (Call& call : calls) {
     if (!call.status.has_value()) {
@@ -78,6 +89,13 @@ std::vector<absl::StatusOr<Reply>> AskAll(const std::vector<Question<Reply>>& qu
   lock.Lock();
   changed.Wait(&mutex, over);
   return replies;
+}
+
+// The same, with one timeout for all calls.
+template <typename Reply>
+std::vector<absl::StatusOr<Reply>> AskAll(const std::vector<Question<Reply>>& questions,
+                                          std::chrono::milliseconds timeout) {
+  return AskAll(questions, std::vector<std::chrono::milliseconds>(questions.size(), timeout));
 }
 
 }  // namespace detshare

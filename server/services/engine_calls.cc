@@ -24,8 +24,8 @@ bool EndedAsGone(const EngineCalls::Caller& caller) {
 
 }  // namespace
 
-EngineCalls::EngineCalls(const RunningEngines& engines, std::chrono::milliseconds timeout)
-    : engines_(engines), timeout_(timeout) {
+EngineCalls::EngineCalls(const RunningEngines& engines, const Times& times)
+    : engines_(engines), times_(times) {
   changing_ = std::thread([this] { RunJobs(); });
   reading_ = std::thread([this] { RunReads(); });
 }
@@ -98,22 +98,24 @@ void EngineCalls::RunReads() {
     lock.Unlock();
     std::erase_if(reads, [](const Reading& one) { return EndedAsGone(one.caller); });
     if (reads.empty()) continue;
-    const Replies replies = AskStatus();
+    const Replies replies = AskStatus(SilentEngines());
     for (const Reading& one : reads) one.caller.end(one.read(replies));
   }
 }
 
 template <typename Reply, typename Call>
 std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> EngineCalls::Ask(
-    std::vector<EngineInfo> engines, const Call& call) {
+    std::vector<EngineInfo> engines, const Call& call, const std::set<pid_t>& hurried) {
   std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> replies;
   std::vector<size_t> asked;
   std::vector<std::unique_ptr<proto::Admin::Stub>> stubs;
   std::vector<Question<Reply>> questions;
+  std::vector<std::chrono::milliseconds> timeouts;
   for (EngineInfo& engine : engines) {
     const auto channel = ConnectLocally(EngineSocket(engine.directory));
     if (channel.ok()) {
       asked.push_back(replies.size());
+      timeouts.push_back(hurried.contains(engine.pid) ? times_.silent : times_.reply);
       stubs.push_back(proto::Admin::NewStub(*channel));
       questions.push_back(
           [&call, engine, stub = stubs.back().get()](auto* context, auto* reply, auto done) {
@@ -123,7 +125,7 @@ std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> EngineCalls::Ask(
     replies.emplace_back(std::move(engine),
                          channel.ok() ? absl::UnavailableError("not asked yet") : channel.status());
   }
-  std::vector<absl::StatusOr<Reply>> received = AskAll(questions, timeout_);
+  std::vector<absl::StatusOr<Reply>> received = AskAll(questions, timeouts);
   for (size_t i = 0; i < asked.size(); ++i) replies[asked[i]].second = std::move(received[i]);
   return replies;
 }
@@ -160,17 +162,40 @@ absl::StatusOr<bool> HaveAll(
 
 }  // namespace
 
-EngineCalls::Replies EngineCalls::AskStatus() {
+EngineCalls::Replies EngineCalls::AskStatus() { return AskStatus(std::set<pid_t>()); }
+
+EngineCalls::Replies EngineCalls::AskStatus(const std::set<pid_t>& hurried) {
   const proto::GetStatusRequest request;
   Replies replies;
-  for (auto& [engine, status] :
-       Ask<proto::Status>(engines_.All(), [&request](const EngineInfo&, proto::Admin::Stub&stub,
-                                                     auto*context, auto*reply, auto done) {
-         stub.async()->GetStatus(context, &request, reply, std::move(done));
-       })) {
+  for (auto& [engine, status] : Ask<proto::Status>(
+           engines_.All(),
+           [&request](const EngineInfo&, proto::Admin::Stub&stub, auto*context, auto*reply,
+                      auto done) {
+             stub.async()->GetStatus(context, &request, reply, std::move(done));
+           },
+           hurried)) {
     replies.push_back({std::move(engine), std::move(status)});
   }
+  const Clock::time_point again = Clock::now() + times_.again;
+  const MutexLock lock(&mutex_);
+  std::map<pid_t, Clock::time_point> silent;  // without engines that have ended
+  for (const Reply& reply : replies) {
+    if (!absl::IsDeadlineExceeded(reply.status.status())) continue;
+    const pid_t pid = reply.engine.pid;
+    silent[pid] = hurried.contains(pid) ? silent_[pid] : again;
+  }
+  silent_.swap(silent);
   return replies;
+}
+
+std::set<pid_t> EngineCalls::SilentEngines() const {
+  const Clock::time_point now = Clock::now();
+  const MutexLock lock(&mutex_);
+  std::set<pid_t> silent;
+  for (const auto& [pid, again] : silent_) {
+    if (now < again) silent.insert(pid);
+  }
+  return silent;
 }
 
 absl::StatusOr<bool> EngineCalls::SetPolicy(const proto::PolicySetting& setting) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,14 +36,22 @@ class EngineCalls {
     // Whether the caller waits no longer.
     std::function<bool()> gone;
     // Gets the result, once: that of the request's function, or why it was not called. That is
-    // ResourceExhausted if too many requests wait, Cancelled if the caller has gone, and Unavailable
-    // after Stop().
+    // ResourceExhausted if too many requests wait, Cancelled if the caller has gone, and
+    // Unavailable after Stop().
     std::function<void(const absl::Status& result)> end;
   };
   using Replies = std::vector<Reply>;
+  struct Times {
+    std::chrono::milliseconds reply;  // for the replies to a round of calls
+    // For the status of an engine that has not told it in that time. Otherwise each status would
+    // take as long while one engine hangs.
+    std::chrono::milliseconds silent{500};
+    // Until such an engine gets the whole time once more. It may only be slow.
+    std::chrono::milliseconds again{10'000};
+  };
 
-  // `timeout` applies to each round of calls. `engines` outlives this object.
-  EngineCalls(const RunningEngines& engines, std::chrono::milliseconds timeout);
+  // `engines` outlives this object.
+  EngineCalls(const RunningEngines& engines, const Times& times);
   ~EngineCalls();  // calls Stop(), and completes the requests that have begun
   EngineCalls(const EngineCalls&) = delete;
   EngineCalls& operator=(const EngineCalls&) = delete;
@@ -50,11 +59,12 @@ class EngineCalls {
   // ---- Any thread may call these. They do not wait.
   // Runs `job`, one job after the other.
   void Do(Caller caller, std::function<absl::Status()> job);
-  // Calls `read` with the status of all engines, as AskStatus() returns it after this call. Requests
-  // that wait at the same time share the replies.
+  // Asks as AskStatus() does, after this call, and calls `read` with the replies. Does not wait
+  // long for engines that were silent shortly before. Requests that wait at the same time share
+  // the replies.
   void Read(Caller caller, std::function<absl::Status(const Replies& replies)> read);
-  // The supervisor ends: ends the requests that wait, and later ones, without calling their functions.
-  // Those that have begun go on.
+  // The supervisor ends: ends the requests that wait, and later ones, without calling their
+  // functions. Those that have begun go on.
   void Stop();
 
   // ---- Called in a job.
@@ -81,6 +91,7 @@ class EngineCalls {
   void FetchTraces(bool last, Traces* traces, proto::TraceChunk* chunk);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Job {
     Caller caller;
     std::function<absl::Status()> run;
@@ -95,18 +106,25 @@ class EngineCalls {
   void Add(typename Queue::value_type request, Queue* queue) ABSL_LOCKS_EXCLUDED(mutex_);
   void RunJobs();   // runs on changing_
   void RunReads();  // runs on reading_
-  // Makes one call to each of the engines. `call` starts it.
+  // As AskStatus(), with little time for the engines that `hurried` names.
+  Replies AskStatus(const std::set<pid_t>& hurried) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The engines that have been silent and do not get the whole time yet.
+  std::set<pid_t> SilentEngines() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Makes one call to each of the engines. `call` starts it. Those that `hurried` names have little
+  // time.
   template <typename Reply, typename Call>
-  std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> Ask(std::vector<EngineInfo> engines,
-                                                                const Call& call);
+  std::vector<std::pair<EngineInfo, absl::StatusOr<Reply>>> Ask(
+      std::vector<EngineInfo> engines, const Call& call, const std::set<pid_t>& hurried = {});
 
   const RunningEngines& engines_;
-  const std::chrono::milliseconds timeout_;
+  const Times times_;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<Reading> reads_ ABSL_GUARDED_BY(mutex_);
+  // The engines that have not told their status in time, and when they get the whole time again.
+  std::map<pid_t, Clock::time_point> silent_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread changing_, reading_;
 };

@@ -93,6 +93,18 @@ TEST_CASE("A connection that ends is an error at once, beside calls that get no 
     CHECK(absl::IsUnavailable(reply.status()));
 }
 
+TEST_CASE("A call is waited for no longer than its own time once all others have replies") {
+  const DeafSocket deaf, other;
+  Calls calls(deaf.path(), 1), gone(other.path(), 1);
+  other.HangUp();
+  calls.questions.push_back(gone.questions[0]);
+  const auto replies =
+      AskAll(calls.questions, std::vector{milliseconds(1), milliseconds(1'000'000)});
+  REQUIRE(replies.size() == 2);
+  CHECK(absl::IsDeadlineExceeded(replies[0].status()));
+  CHECK(absl::IsUnavailable(replies[1].status()));
+}
+
 TEST_CASE("No questions have no replies, and no daemon is an error without a call") {
   CHECK(AskAll<proto::LongReply>({}, milliseconds(1'000'000)).empty());
   TestDirectory directory;

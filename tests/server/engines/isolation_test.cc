@@ -3,12 +3,12 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "proto/mutex.h"
 #include "proto/warning.h"
 #include "server/engines/isolation_group.h"
 #include "tests/server/grpc_stubs.h"
@@ -380,33 +380,38 @@ class WaitingCalls {
   template <typename Start>
   void Begin(const Request& request, const Start& start) {
     request_ = request;
+    {
+      const MutexLock lock(&mutex_);
+      left_ = calls_.size();
+    }
     for (Call& call : calls_) {
-      start(&call.context, &request_, &call.reply, [&call](const grpc::Status& status) {
+      start(&call.context, &request_, &call.reply, [this, &call](const grpc::Status& status) {
+        const MutexLock lock(&mutex_);
         call.status = status;
-        call.over.set_value();
+        if (--left_ == 0) over_.SignalAll();
       });
     }
   }
-  // Waits for the ends of all calls, and returns how many ended with this text; "": without an error.
+  // Waits for the ends of all calls, and returns how many ended with this text; "": without an
+  // error.
   size_t Await(const std::string& text = "") {
-    size_t ended_so = 0;
-    for (Call& call : calls_) {
-      call.future.wait();
-      ended_so += call.status.error_message() == text ? 1 : 0;
-    }
-    return ended_so;
+    const MutexLock lock(&mutex_);
+    over_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return left_ == 0; });
+    return std::count_if(calls_.begin(), calls_.end(),
+                         [&](const Call& call) { return call.status.error_message() == text; });
   }
 
  private:
   struct Call {
     grpc::ClientContext context;
     Reply reply;
-    grpc::Status status;
-    std::promise<void> over;
-    const std::shared_future<void> future{over.get_future()};
+    grpc::Status status;  // guarded by mutex_
   };
   Request request_;
   std::vector<Call> calls_;
+  Mutex mutex_;
+  CondVar over_;
+  size_t left_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // detsharectl waits as long for the supervisor.
@@ -459,6 +464,21 @@ TEST_CASE(
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
   // One had begun. On a slow machine, another one may have begun meanwhile.
   CHECK(kills.Await("detshared is ending and has not done this; ask its successor") >= 25);
+}
+
+TEST_CASE("While an engine does not reply, only the first status takes long") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto program = Program(daemon, "chat");
+  REQUIRE(program->Open());
+  TestClient admin(daemon.socket());
+  const pid_t engine = StatusOf(admin).engines(0).pid();
+  Freeze(engine);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 15; ++i) CHECK(StatusOf(admin).engines(0).problem() == "it does not reply");
+  // Each took two seconds.
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+  kill(engine, SIGCONT);
+  CHECK(Eventually([&] { return StatusOf(admin).engines(0).problem().empty(); }));
 }
 
 proto::TraceChunk Fetch(TestClient& admin, uint64_t trace, bool last) {

@@ -7,10 +7,11 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "proto/mutex.h"
 #include "proto/quiet_grpc.h"
 #include "server/engines/engine_process.h"
 #include "tests/server/test_windows.h"
@@ -20,6 +21,8 @@ namespace detshare {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr EngineCalls::Times kImpatient{.reply = milliseconds(1), .silent = milliseconds(1)};
 
 // An engine that queues connections and replies to none.
 class SilentEngine {
@@ -52,20 +55,30 @@ class Waiter {
  public:
   EngineCalls::Caller caller() {
     return {[this] { return gone.load(); },
-            [this](const absl::Status& result) { result_.set_value(result); }};
+            [this](const absl::Status& result) {
+              const MutexLock lock(&mutex_);
+              result_ = result;
+              changed_.SignalAll();
+            }};
   }
-  bool HasResult() const { return future_.wait_for(milliseconds(0)) == std::future_status::ready; }
-  absl::Status Await() const {
-    if (future_.wait_for(std::chrono::seconds(30)) != std::future_status::ready)
-      return absl::UnknownError("no result");
-    return future_.get();
+  bool HasResult() {
+    const MutexLock lock(&mutex_);
+    return result_.has_value();
+  }
+  absl::Status Await() {
+    const MutexLock lock(&mutex_);
+    changed_.WaitFor(&mutex_, std::chrono::seconds(30),
+                     [this]()
+                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return result_.has_value(); });
+    return result_.value_or(absl::UnknownError("no result"));
   }
 
   std::atomic<bool> gone{false};
 
  private:
-  std::promise<absl::Status> result_;
-  const std::shared_future<absl::Status> future_{result_.get_future()};
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<absl::Status> result_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Holds up the thread that calls Hold().
@@ -89,7 +102,7 @@ TEST_CASE("A change does not wait while engines are asked for a status") {
   SilentEngine engine;
   Obstacle obstacle;
   Waiter reads, second_reads, changes;
-  EngineCalls calls(engine.running, milliseconds(1));
+  EngineCalls calls(engine.running, kImpatient);
   calls.Read(reads.caller(), [&](const EngineCalls::Replies&) { return obstacle.Hold(); });
   obstacle.Await();
   calls.Read(second_reads.caller(), [](const EngineCalls::Replies&) { return absl::OkStatus(); });
@@ -107,7 +120,7 @@ TEST_CASE("Requests for a status that wait together share one question to each e
   Obstacle obstacle;
   Waiter first;
   std::vector<Waiter> others(10);
-  EngineCalls calls(engine.running, milliseconds(1));
+  EngineCalls calls(engine.running, kImpatient);
   calls.Read(first.caller(), [&](const EngineCalls::Replies&) { return obstacle.Hold(); });
   obstacle.Await();
   for (Waiter& other : others) {
@@ -120,7 +133,7 @@ TEST_CASE("Requests for a status that wait together share one question to each e
   CHECK(engine.asked() == 1);
   obstacle.Remove();
   CHECK(first.Await().ok());
-  for (const Waiter& other : others) CHECK(other.Await().ok());
+  for (Waiter& other : others) CHECK(other.Await().ok());
   CHECK(engine.asked() == 1);
 }
 
@@ -129,7 +142,7 @@ TEST_CASE("Nothing is done for a caller that has gone") {
   Obstacle jobs, reads;
   Waiter first_job, first_read, job, read, last_job;
   std::atomic<int> done{0};
-  EngineCalls calls(engine.running, milliseconds(1));
+  EngineCalls calls(engine.running, kImpatient);
   calls.Do(first_job.caller(), [&] { return jobs.Hold(); });
   calls.Read(first_read.caller(), [&](const EngineCalls::Replies&) { return reads.Hold(); });
   jobs.Await();
@@ -161,7 +174,7 @@ TEST_CASE("A request is refused at once while too many wait") {
   Obstacle obstacle;
   Waiter first, refused;
   std::vector<Waiter> waiting(EngineCalls::kMaxWaiting);
-  EngineCalls calls(engine.running, milliseconds(1));
+  EngineCalls calls(engine.running, kImpatient);
   calls.Do(first.caller(), [&] { return obstacle.Hold(); });
   obstacle.Await();
   for (Waiter& one : waiting) calls.Do(one.caller(), kNothing);
@@ -169,7 +182,45 @@ TEST_CASE("A request is refused at once while too many wait") {
   CHECK(absl::IsResourceExhausted(refused.Await()));
   CHECK_FALSE(waiting[0].HasResult());
   obstacle.Remove();
-  for (const Waiter& one : waiting) CHECK(one.Await().ok());
+  for (Waiter& one : waiting) CHECK(one.Await().ok());
+}
+
+// Returns how long a request for a status takes.
+milliseconds TimeOfRead(EngineCalls& calls) {
+  Waiter waiter;
+  const auto begin = std::chrono::steady_clock::now();
+  calls.Read(waiter.caller(), [](const EngineCalls::Replies& replies) {
+    return replies.size() == 1 && absl::IsDeadlineExceeded(replies[0].status.status())
+               ? absl::OkStatus()
+               : absl::InternalError("other replies");
+  });
+  CHECK(waiter.Await().ok());
+  return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
+}
+
+TEST_CASE("Requests for a status do not wait long for an engine that was silent before") {
+  const milliseconds whole(500);
+  SilentEngine engine;
+  EngineCalls calls(engine.running, {whole, milliseconds(1), std::chrono::hours(1)});
+  CHECK(TimeOfRead(calls) >= whole);
+  milliseconds sum(0);
+  for (int i = 0; i < 50; ++i) sum += TimeOfRead(calls);
+  CHECK(sum < 25 * whole);
+  CHECK(engine.asked() == 51);
+  // A change must find the engine's sessions if it is only slow.
+  Waiter change;
+  const auto begin = std::chrono::steady_clock::now();
+  calls.Do(change.caller(), [&] { return calls.AskStatus()[0].status.status(); });
+  CHECK(absl::IsDeadlineExceeded(change.Await()));
+  CHECK(std::chrono::steady_clock::now() - begin >= whole);
+}
+
+TEST_CASE("An engine that was silent gets the whole time once more after a while") {
+  const milliseconds whole(100);
+  SilentEngine engine;
+  EngineCalls calls(engine.running, {whole, milliseconds(1), milliseconds(0)});
+  CHECK(TimeOfRead(calls) >= whole);
+  CHECK(TimeOfRead(calls) >= whole);
 }
 
 TEST_CASE("When the supervisor ends, requests that wait end at once and are not done") {
@@ -178,7 +229,7 @@ TEST_CASE("When the supervisor ends, requests that wait end at once and are not 
   Waiter first_job, first_read, late;
   std::vector<Waiter> waiting(10);
   std::atomic<int> done{0};
-  EngineCalls calls(engine.running, milliseconds(1));
+  EngineCalls calls(engine.running, kImpatient);
   calls.Do(first_job.caller(), [&] { return jobs.Hold(); });
   calls.Read(first_read.caller(), [&](const EngineCalls::Replies&) { return reads.Hold(); });
   jobs.Await();
@@ -199,7 +250,7 @@ TEST_CASE("When the supervisor ends, requests that wait end at once and are not 
     ++done;
     return absl::OkStatus();
   });
-  for (const Waiter& one : waiting) {
+  for (Waiter& one : waiting) {
     CHECK(one.HasResult());
     CHECK(absl::IsUnavailable(one.Await()));
   }
