@@ -16,8 +16,8 @@
 namespace detshare::ctl {
 namespace {
 
-// A person waits for a completion.
-constexpr std::chrono::seconds kPatience(2);
+// A person waits for a completion. The daemon waits two seconds for an engine that hangs.
+constexpr std::chrono::seconds kPatience(3);
 
 class Asker {
  public:

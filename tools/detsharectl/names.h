@@ -9,7 +9,7 @@ namespace detshare::ctl {
 
 // Asks the daemon at `socket` for the names of a kind: "tenants" (with settings or sessions),
 // "policies", "sessions" (their numbers) or "endpoints". Returns none if the daemon refuses, or
-// does not reply within two seconds.
+// does not reply within three seconds.
 std::vector<std::string> NamesOf(const std::string& kind, const std::string& socket);
 
 // "Did you mean train?\n"; "" if `name` is known or resembles no known name.

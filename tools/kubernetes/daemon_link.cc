@@ -6,8 +6,12 @@
 namespace detshare::kubernetes {
 namespace {
 
+// The daemon itself waits two seconds for an engine that hangs before it tells its status without
+// it, and twice as long if others asked before. All GPUs count as unhealthy without a status, so
+// only a daemon that hangs may exceed the timeout, also on a busy host.
+constexpr std::chrono::seconds kStatusTimeout(10);
 // Opening a tenant endpoint may make a partition, which waits for running work.
-constexpr std::chrono::seconds kStatusTimeout(2), kEndpointTimeout(20);
+constexpr std::chrono::seconds kEndpointTimeout(20);
 
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& socket) {
   grpc::ChannelArguments arguments;

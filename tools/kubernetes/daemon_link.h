@@ -24,7 +24,7 @@ class DaemonLink {
   explicit DaemonLink(const std::string& socket);
 
   // The GPUs, in the daemon's order, with the allocators of their endpoints. Unavailable when no
-  // daemon replies within two seconds.
+  // daemon replies within ten seconds.
   absl::StatusOr<std::vector<Gpu>> Gpus();
   // The endpoints that are open, with their names, devices and allocators.
   absl::StatusOr<proto::EndpointList> Endpoints();
