@@ -286,7 +286,10 @@ void Session::AdoptDevices(const proto::Grant& grant) {
 CUresult Session::Judged(CUresult result) const {
   if (result == CUDA_SUCCESS) [[likely]]
     return result;
-  if (EndsWork(result)) AwaitReason();
+  // When the session is over, any error may be the first news of that, for example
+  // CUDA_ERROR_NOT_PERMITTED after an operator has ended it. In a session that goes on, that error
+  // is an ordinary refusal.
+  if (EndsWork(result) || closed()) AwaitReason();
   // The first refusal may be that of a tenant's limit, and the program may exit because of it.
   if (result == CUDA_ERROR_OUT_OF_MEMORY && connection_->grant().limited() &&
       !waited_for_notice_.exchange(true, std::memory_order_relaxed)) {

@@ -141,8 +141,6 @@ void Session::SetStickyError(int result, const std::string& why) {
 }
 
 void Session::Interrupt(int result) {
-  int never = 0;
-  interrupted_.compare_exchange_strong(never, result, std::memory_order_release);
   SessionHeader* const header = region_->header();
   uint32_t none = 0;
   // Release: publishes the error to the client before any fence of dropped work, so that the client
@@ -150,6 +148,10 @@ void Session::Interrupt(int result) {
   header->sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(result),
                                                std::memory_order_release);
   header->closed.store(1, std::memory_order_release);
+  // Release: a client that gets this error by a reply sees that its session is over, and waits for
+  // the reason.
+  int never = 0;
+  interrupted_.compare_exchange_strong(never, result, std::memory_order_release);
 }
 
 void Session::Violate(std::string what) {

@@ -123,6 +123,21 @@ int WorkForEver() {
   }
 }
 
+// Makes calls that the daemon replies to, until the driver returns an error. They are the driver's,
+// because the runtime asks the driver more after an error.
+int AskForEver() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  if (library == nullptr) return 1;
+  const auto get_info =
+      reinterpret_cast<CUresult (*)(size_t*, size_t*)>(dlsym(library, "cuMemGetInfo_v2"));
+  Check(cudaFree(nullptr));
+  Say("ready");
+  for (;;) {
+    size_t free = 0, total = 0;
+    Check(static_cast<cudaError_t>(get_info(&free, &total)));
+  }
+}
+
 // ---- ways to end
 
 uint32_t* g_device = nullptr;
@@ -465,6 +480,7 @@ int main(int argc, char** argv) {
   if (what == "where") return Where();
   if (what == "copy-for-ever") return CopyForEver();
   if (what == "work-for-ever") return WorkForEver();
+  if (what == "ask-for-ever") return AskForEver();
   if (what == "atexit") return EndWithAtExit();
   if (what == "in-flight") return EndWithWorkInFlight();
   if (what == "exit-while-threads-work") return EndWhileThreadsWork();

@@ -175,6 +175,27 @@ TEST_CASE(
   CHECK(outcome.exit_code == 3);
 }
 
+TEST_CASE(
+    "A program whose session is killed learns why, also if it ends with the call that failed") {
+  Daemon daemon;
+  // The reason and the failure come by different ways, so the failure may come first.
+  for (int round = 0; round < 10; ++round) {
+    Process client({ClientProgram(), "ask-for-ever"}, daemon.Environment());
+    REQUIRE(client.ReadLine() == "ready");
+    const json status = daemon.Status();
+    REQUIRE(status["sessions"].size() == 1);
+    const std::string session = std::to_string(status["sessions"][0]["session"].get<uint64_t>());
+    CHECK(Run({Path("tools/detsharectl/detsharectl"), "sessions", "kill", session, "--socket",
+               daemon.socket()})
+              .exit_code == 0);
+    const Outcome outcome = client.Wait();
+    CHECK(outcome.exit_code == 3);
+    CHECK(outcome.out == "ready\ncudaErrorNotPermitted\n");
+    CHECK_THAT(outcome.err, Catch::Contains("detshared ended the session: ended by uid"));
+    REQUIRE(daemon.Becomes(NoSessions));
+  }
+}
+
 TEST_CASE("After a fork the child gets CUDA_ERROR_NOT_INITIALIZED, and the parent goes on") {
   Daemon daemon;
   const Outcome outcome = Run({ClientProgram(), "fork-after-init"}, daemon.Environment());
