@@ -70,8 +70,8 @@ absl::Status AdoptSettings(const Daemon::Options& daemon, int sm_count, size_t d
   }
   const bool of_supervisor = !daemon.inherited_settings.empty();
   absl::StatusOr<proto::Settings> kept = ReadSettings(file);
-  if (absl::IsNotFound(kept.status())) return absl::OkStatus();
   if (!kept.ok() && of_supervisor) return kept.status();
+  if (absl::IsNotFound(kept.status())) return absl::OkStatus();
   if (!kept.ok()) {
     LogWarning("the earlier daemon's settings are not used: ",
                std::string(kept.status().message()));

@@ -72,6 +72,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kEnginesTimeout(2000);  // for replies of engines
 // For the end of engines that no program uses, when the supervisor ends.
 constexpr milliseconds kReleaseTimeout(2000);
+// How often the supervisor tries again to write what a full file system has kept it from writing.
+constexpr milliseconds kWritePeriod(1000);
 // Bounds of a list of devices, which must fit a message to an engine.
 constexpr size_t kMaxDeviceIds = 64, kMaxDeviceId = 64;
 
@@ -169,8 +171,16 @@ class Supervisor final : public EndpointHost {
   // or edits that no reload has put in force, and because engines with users of their own may not
   // read it. The first function does what can fail, and the second one gives engines the copy.
   absl::Status PrepareCopy(const std::string& text) const;
-  void UseCopy() const;
+  void UseCopy();
   bool CopiesConfiguration() const { return !startup_.flags.config_file.empty(); }
+  // Give engines the settings, and the configuration that the supervisor began with. If that fails,
+  // because the file system is full, engines keep what an earlier supervisor gave them, so that this
+  // one can serve, and WriteAgain() tries again. An engine that finds nothing does not begin.
+  void GiveSettings();
+  void GiveConfiguration();
+  // Whether WriteAgain() has something to do.
+  bool Unwritten() const { return !settings_.written() || lacks_configuration_; }
+  void WriteAgain();
   absl::Status StartServices();
   absl::Status ServeHttp();
   // The command line of a process that reads the configuration as this one does.
@@ -200,6 +210,8 @@ class Supervisor final : public EndpointHost {
   Config applied_;  // the configuration in force
   IsolationGroups groups_;
   const std::optional<UserRange> users_;  // of engines; nothing: engines run as this process's user
+  bool restoring_ = true;                 // endpoints of an earlier supervisor are opened again
+  bool lacks_configuration_ = false;      // engines do not have that of startup_
   Identity identity_;
   PeerTable peers_;
   Owners owners_;  // of endpoints_
@@ -233,14 +245,13 @@ absl::Status Supervisor::Start() {
   DETSHARE_RETURN_IF_ERROR(LockSocket(daemon_.socket));
   DETSHARE_RETURN_IF_ERROR(runtime_lock_.Take(runtime_directory_));
   DETSHARE_RETURN_IF_ERROR(TakeEnginesDirectory(EnginesDirectory(runtime_directory_)));
-  DETSHARE_RETURN_IF_ERROR(settings_.Keep());
   identity_.SetRules(daemon_.tenant_rules);
   DETSHARE_RETURN_IF_ERROR(StartServices());
+  GiveSettings();
   if (daemon_.http.has_value()) DETSHARE_RETURN_IF_ERROR(ServeHttp());
   engines_ = std::make_unique<Engines>(EngineOptions());
   engines_->Adopt();
-  DETSHARE_RETURN_IF_ERROR(PrepareCopy(startup_.config_text));
-  UseCopy();
+  GiveConfiguration();
   devices_->Refresh();
   engines_->Reload();
   arrivals_ = std::make_unique<Arrivals>(
@@ -270,12 +281,42 @@ absl::Status Supervisor::PrepareCopy(const std::string& text) const {
                    "; free space there and try again"));
 }
 
-void Supervisor::UseCopy() const {
+void Supervisor::UseCopy() {
   if (!CopiesConfiguration()) return;
+  lacks_configuration_ = false;
   const std::string copy = ConfigurationOfEngines(runtime_directory_);
   if (rename(NextConfigurationOfEngines(runtime_directory_).c_str(), copy.c_str()) != 0)
     LogError("engines go on with the configuration before: cannot write ", copy, ": ",
              ErrnoText(errno));
+}
+
+void Supervisor::GiveSettings() {
+  const absl::Status kept = settings_.Keep();
+  if (kept.ok()) return;
+  const bool earlier = access(SettingsFile(runtime_directory_).c_str(), F_OK) == 0;
+  LogWarning(std::string(kept.message()), "; until that succeeds, ",
+             earlier ? "engines have the settings and limits of the supervisor before this one"
+                     : "no engine begins, because it would have no limits",
+             ": free space there");
+}
+
+void Supervisor::GiveConfiguration() {
+  const absl::Status prepared = PrepareCopy(startup_.config_text);
+  if (prepared.ok()) return UseCopy();
+  lacks_configuration_ = true;
+  const bool earlier = access(ConfigurationOfEngines(runtime_directory_).c_str(), F_OK) == 0;
+  LogWarning(std::string(prepared.message()), "; until that succeeds, ",
+             earlier ? "engines that begin have the configuration of the supervisor before this one"
+                     : "no engine begins");
+}
+
+void Supervisor::WriteAgain() {
+  if (lacks_configuration_ && PrepareCopy(startup_.config_text).ok()) UseCopy();
+  if (!settings_.written()) settings_.Keep().IgnoreError();
+  if (Unwritten()) return;
+  LogInfo("engines have the settings and the configuration of this supervisor now");
+  devices_->Refresh();
+  engines_->Reload();
 }
 
 absl::Status Supervisor::StartServices() {
@@ -301,6 +342,7 @@ absl::Status Supervisor::StartServices() {
   grpc::EnableDefaultHealthCheckService(true);  // gRPC implements grpc.health.v1
   DETSHARE_ASSIGN_OR_RETURN(endpoints_,
                             TenantEndpoints::Create(runtime_directory_, *this, owners_));
+  restoring_ = false;
   endpoint_service_ =
       std::make_unique<TenantEndpointService>(*endpoints_, events_, peers_, identity_);
   reflection_ = std::make_unique<ReflectionService>(std::vector<std::string>{
@@ -425,6 +467,8 @@ absl::StatusOr<std::vector<std::string>> Supervisor::DevicesOf(
 
 // Engines read the settings from the file of the store, before connections that come later.
 absl::Status Supervisor::SetTenant(uint64_t endpoint, const proto::TenantSetting& change) {
+  // Start() writes them. The file of an earlier supervisor has them, too.
+  if (restoring_) return settings_.RestoreForEndpoint(endpoint, change);
   DETSHARE_RETURN_IF_ERROR(settings_.SetForEndpoint(endpoint, change).status());
   errands_.Post([this] { engines_->Reload(); });
   return absl::OkStatus();
@@ -540,13 +584,21 @@ absl::StatusOr<ReloadReport> Supervisor::Reload(const std::string& who) {
 bool Supervisor::HandleEvents() {
   const ServiceManager& service_manager = startup_.service_manager;
   const auto watchdog = std::chrono::duration_cast<milliseconds>(service_manager.watchdog() / 4);
-  const int timeout = watchdog.count() == 0 ? -1 : static_cast<int>(watchdog.count()) + 1;
+  const int period = watchdog.count() == 0 ? -1 : static_cast<int>(watchdog.count()) + 1;
+  const int write_period = static_cast<int>(kWritePeriod.count());
+  auto write_at = std::chrono::steady_clock::now() + kWritePeriod;
   for (;;) {
+    const bool unwritten = Unwritten();
+    const int timeout = unwritten && (period < 0 || period > write_period) ? write_period : period;
     pollfd fds[4] = {{startup_.signal_fd, POLLIN, 0},
                      {errands_.fd(), POLLIN, 0},
                      {arrivals_->fd(), POLLIN, 0},
                      {engines_->fd(), POLLIN, 0}};
     if (poll(fds, 4, timeout) < 0) continue;
+    if (unwritten && std::chrono::steady_clock::now() >= write_at) {
+      WriteAgain();
+      write_at = std::chrono::steady_clock::now() + kWritePeriod;
+    }
     errands_.Proceed();
     arrivals_->Proceed();
     engines_->Proceed();

@@ -208,10 +208,11 @@ void Engines::Adopt() {
   std::error_code error;
   std::filesystem::directory_iterator entry(directory, error), end;
   for (; !error && entry != end; entry.increment(error)) {
-    // The list stays until SaveList() replaces it: this supervisor may be killed before that.
-    if (entry->path() == list_file) continue;
-    // An engine that has just begun, or that was told to end, may not be listed.
     const std::string name = entry->path().filename().string();
+    // The supervisor's own files, such as the list. They stay until others replace them: this
+    // supervisor may be killed before that, or find no space. No engine's directory has such a name.
+    if (name.front() == '.') continue;
+    // An engine that has just begun, or that was told to end, may not be listed.
     const bool shared = name == kSharedByEngines && !used.empty();
     if (shared || used.contains(name) || InUse(entry->path().string())) continue;
     RemoveTree(entry->path().string());

@@ -3,6 +3,7 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -56,6 +57,12 @@ absl::StatusOr<std::vector<policy::Tenant>> ToTenants(const proto::Settings& set
     tenants.push_back(std::move(tenant));
   }
   return tenants;
+}
+
+std::string FileText(const proto::Settings& settings) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(settings, &text);
+  return text;
 }
 
 std::string TextOf(const proto::PolicySetting& policy) {
@@ -333,7 +340,26 @@ void SettingsStore::Become(proto::Settings settings) {
 
 absl::Status SettingsStore::Keep() {
   const MutexLock lock(&mutex_);
-  return Save(*current_);
+  if (file_.empty()) return absl::OkStatus();
+  const absl::Status kept = Write(*current_);
+  written_ = kept.ok() || FileHas(*current_);
+  return written_ ? absl::OkStatus() : absl::ResourceExhaustedError(kept.message());
+}
+
+bool SettingsStore::written() const {
+  const MutexLock lock(&mutex_);
+  return written_;
+}
+
+bool SettingsStore::FileHas(const proto::Settings& settings) const {
+  struct stat found {};
+  if (readers_ != 0 && (stat(file_.c_str(), &found) != 0 || found.st_gid != readers_)) return false;
+  const absl::StatusOr<std::string> text = ReadKeptFile(file_, kMaxFileBytes);
+  return text.ok() && *text == FileText(settings);
+}
+
+absl::Status SettingsStore::Write(const proto::Settings& settings) const {
+  return WriteKeptFile(file_, FileText(settings), readers_);
 }
 
 absl::Status SettingsStore::Check(const proto::PolicySetting& policy,
@@ -397,6 +423,14 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::SetForEndpoint(
   return in_force;
 }
 
+absl::Status SettingsStore::RestoreForEndpoint(uint64_t endpoint,
+                                               const proto::TenantSetting& change) {
+  const MutexLock lock(&mutex_);
+  DETSHARE_RETURN_IF_ERROR(Change(change, Unwritten::kIsNotTried).status());
+  endpoints_[endpoint] = std::make_unique<proto::TenantSetting>(change);
+  return absl::OkStatus();
+}
+
 absl::Status SettingsStore::UnsetForEndpoint(uint64_t endpoint) {
   const MutexLock lock(&mutex_);
   const auto found = endpoints_.find(endpoint);
@@ -443,7 +477,8 @@ proto::Settings SettingsStore::WithEndpoints(const proto::Settings& settings,
   return all;
 }
 
-absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSetting& change) {
+absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSetting& change,
+                                                           Unwritten unwritten) {
   proto::Settings wanted = *current_;
   proto::TenantSetting* const place =
       Place(wanted, change.name(), Fitting(accounts_.default_quota()));
@@ -466,7 +501,7 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSe
     for (size_t j = 0; j < i && before.ok(); ++j) schedulers_[j]->SetTenants(*before).IgnoreError();
     return set;
   }
-  DETSHARE_RETURN_IF_ERROR(Save(wanted));
+  DETSHARE_RETURN_IF_ERROR(Save(wanted, unwritten));
   accounts_.Set(result.name(), quota);
   before_.reset();
   Become(std::move(wanted));
@@ -575,9 +610,11 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::
 
 absl::Status SettingsStore::Save(const proto::Settings& settings, Unwritten unwritten) {
   if (file_.empty()) return absl::OkStatus();
-  std::string text;
-  google::protobuf::TextFormat::PrintToString(settings, &text);
-  const absl::Status written = WriteKeptFile(file_, text, readers_);
+  if (unwritten == Unwritten::kIsNotTried) {
+    written_ = false;
+    return absl::OkStatus();
+  }
+  const absl::Status written = Write(settings);
   const std::string why(written.message());
   if (written.ok()) {
     written_ = true;
@@ -590,8 +627,8 @@ absl::Status SettingsStore::Save(const proto::Settings& settings, Unwritten unwr
                      "; free space there and try again"));
   } else {
     written_ = false;
-    LogWarning("engines get changed settings only after the next change: ", why,
-               "; free space there and run detsharectl config reload");
+    LogWarning("engines get changed settings as soon as they can be written: ", why,
+               "; free space there");
   }
   return absl::OkStatus();
 }

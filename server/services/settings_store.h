@@ -68,8 +68,11 @@ class SettingsStore {
   // Calls `changed` after each change of what is in force. `changed` neither waits nor calls this
   // object. Called before other threads use this object.
   void OnChange(std::function<void()> changed) { changed_ = std::move(changed); }
-  // Writes the file also without a change.
+  // Writes the file also without a change. Returns ResourceExhausted with the reason if that fails and
+  // the file has other settings; they stay there.
   absl::Status Keep();
+  // Whether the file has the settings in force. If not, Keep() and the next change write it.
+  bool written() const;
 
   // Sets the policy of all devices or, with an error, of none. May drain the devices if a partition
   // must be made.
@@ -87,6 +90,8 @@ class SettingsStore {
   // UnsetForEndpoint().
   absl::StatusOr<proto::TenantSetting> SetForEndpoint(uint64_t endpoint,
                                                       const proto::TenantSetting& change);
+  // The same for an endpoint that an earlier process had. Leaves it to Keep() to write the file.
+  absl::Status RestoreForEndpoint(uint64_t endpoint, const proto::TenantSetting& change);
   // The endpoint is closed. As UnsetTenant() for its tenant, but a file that cannot be written is
   // written with the next change. Does nothing for an endpoint without settings.
   absl::Status UnsetForEndpoint(uint64_t endpoint);
@@ -102,16 +107,21 @@ class SettingsStore {
   std::vector<std::string> Adopt(proto::Settings theirs);
 
  private:
-  // What a change does if engines depend on the file and it cannot be written.
-  enum class Unwritten { kFails, kIsWrittenLater };
+  // What a change does if engines depend on the file and it cannot be written. kIsNotTried: it leaves
+  // the file to Keep() in any case.
+  enum class Unwritten { kFails, kIsWrittenLater, kIsNotTried };
   // Writes the file, the last step of a change that can fail.
   absl::Status Save(const proto::Settings& settings, Unwritten unwritten = Unwritten::kFails)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The settings are in force from now on.
   void Become(proto::Settings settings) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // As SetTenant().
-  absl::StatusOr<proto::TenantSetting> Change(const proto::TenantSetting& change)
+  absl::StatusOr<proto::TenantSetting> Change(const proto::TenantSetting& change,
+                                              Unwritten unwritten = Unwritten::kFails)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the file has exactly these settings, and its readers may read it.
+  bool FileHas(const proto::Settings& settings) const;
+  absl::Status Write(const proto::Settings& settings) const;
   // As UnsetTenant().
   absl::Status Reset(const std::string& name, Unwritten unwritten)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

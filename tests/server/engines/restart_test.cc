@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -283,6 +285,71 @@ TEST_CASE("Engines have the settings and the configuration of the supervisor tha
   REQUIRE(next->Open());
   CHECK(StatusOf(*next).pid() == StatusOf(*chat).pid());
   CHECK(next->Allocate(4 << 20) == 0);
+}
+
+// As on a full file system: the supervisor cannot write its file of that path while the object lives.
+class Unwritable {
+ public:
+  explicit Unwritable(const std::string& file) : in_the_way_(file + ".new") {
+    REQUIRE(fs::create_directory(in_the_way_));
+  }
+  ~Unwritable() { fs::remove(in_the_way_); }
+  Unwritable(const Unwritable&) = delete;
+  Unwritable& operator=(const Unwritable&) = delete;
+
+ private:
+  const std::string in_the_way_;
+};
+
+TEST_CASE("A supervisor begins also on a full file system, and limits before it hold meanwhile") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[[tenant]]\nname = \"train\"\nmemory = \"3MiB\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  const std::string socket = daemon.runtime + "/endpoints/box/detshared.sock";
+  proto::TenantSetting tenant;
+  tenant.set_name("chat");
+  tenant.set_memory(1 << 20);
+  REQUIRE(Operator(daemon.socket()).Open("box", {}, tenant).ok());
+  const auto train = Program(daemon, "train");
+  REQUIRE(train->Open());
+  const pid_t engine = StatusOf(*train).pid();
+  const auto allocates = [](TestClient& program, uint64_t bytes) {
+    REQUIRE(program.Open());
+    return program.Allocate(bytes) != 0;
+  };
+  daemon.Kill();
+  std::ofstream(file) << "[[tenant]]\nname = \"train\"\nmemory = \"6MiB\"\n";
+  {
+    const Unwritable settings(daemon.runtime + "/settings");
+    const Unwritable copy(daemon.runtime + "/engines/.config.next");
+    const Unwritable list(daemon.ListFile());
+    daemon.Start();
+    CHECK_THAT(daemon.Log(),
+               Catch::Contains("engines have the settings and limits of the supervisor before"));
+    CHECK_THAT(daemon.Log(), Catch::Contains("have the configuration of the supervisor before"));
+    CHECK(Works(*train));
+    CHECK_FALSE(allocates(*Program(daemon, "train"), 4 << 20));
+    // Its engine is a new one.
+    TestClient behind(socket);
+    CHECK_FALSE(allocates(behind, 2 << 20));
+  }
+  CHECK(Eventually([&] { return allocates(*Program(daemon, "train"), 4 << 20); }));
+  CHECK_FALSE(allocates(*Program(daemon, "train"), 8 << 20));
+  TestClient behind(socket);
+  CHECK_FALSE(allocates(behind, 2 << 20));
+  CHECK(StatusOf(*train).pid() == engine);
+}
+
+TEST_CASE("No engine begins without settings, and the first one begins once there is space") {
+  TestDirectory runtime;
+  std::optional<Unwritable> settings(std::in_place, runtime.path + "/settings");
+  SupervisedDaemon daemon({}, "tenant", runtime.path);
+  CHECK_FALSE(Program(daemon, "chat")->Open());
+  CHECK_THAT(daemon.Log(), Catch::Contains("no engine begins, because it would have no limits"));
+  settings.reset();
+  CHECK(Eventually([&] { return Program(daemon, "chat")->Open(); }));
 }
 
 TEST_CASE("Sessions behind an endpoint go on, and end when the next supervisor closes it") {

@@ -395,7 +395,7 @@ TEST_CASE("Where engines read the file, a change that cannot be written is not i
   const proto::Settings before = store.current();
   // As on a full file system.
   REQUIRE(std::filesystem::create_directory(in_the_way));
-  CHECK(absl::IsResourceExhausted(store.Keep()));
+  CHECK(store.Keep().ok());  // the file has them
   proto::PolicySetting policy;
   policy.set_name("whole");
   const absl::Status refused = store.SetPolicy(policy);
@@ -420,6 +420,49 @@ TEST_CASE("Where engines read the file, a change that cannot be written is not i
   CHECK(written() == initial.ShortDebugString());
   REQUIRE(store.SetForEndpoint(2, tenant).ok());
   CHECK(ReadSettings(file)->tenants(0).memory() == 1 << 20);
+}
+
+TEST_CASE("Settings of restored endpoints are in force before the file has them") {
+  TenantAccounts accounts(0);
+  TestDirectory directory;
+  const std::string file = directory.path + "/settings", in_the_way = file + ".new";
+  proto::Settings initial;
+  initial.mutable_policy()->set_name("fair");
+  proto::TenantSetting tenant;
+  tenant.set_name("a");
+  tenant.set_memory(1 << 20);
+  const auto next = [&] {
+    auto store = std::make_unique<SettingsStore>(std::vector<DeviceScheduler*>(), accounts,
+                                                 std::numeric_limits<int>::max(), initial, file);
+    REQUIRE(store->RestoreForEndpoint(1, tenant).ok());
+    CHECK(store->current().tenants_size() == 1);
+    CHECK_FALSE(store->written());
+    return store;
+  };
+  {
+    const auto store = next();
+    CHECK_FALSE(std::filesystem::exists(file));
+    REQUIRE(store->Keep().ok());
+    CHECK(store->written());
+    CHECK(ReadSettings(file)->tenants(0).memory() == 1 << 20);
+  }
+  // As on a full file system.
+  REQUIRE(std::filesystem::create_directory(in_the_way));
+  {
+    const auto same = next();
+    CHECK(same->Keep().ok());
+    CHECK(same->written());
+  }
+  tenant.set_memory(2 << 20);
+  const auto store = next();
+  CHECK(absl::IsResourceExhausted(store->Keep()));
+  CHECK_FALSE(store->written());
+  CHECK(ReadSettings(file)->tenants(0).memory() == 1 << 20);
+  std::filesystem::remove(in_the_way);
+  REQUIRE(store->Keep().ok());
+  CHECK(ReadSettings(file)->tenants(0).memory() == 2 << 20);
+  REQUIRE(store->UnsetForEndpoint(1).ok());
+  CHECK(store->current().tenants_size() == 0);
 }
 
 TEST_CASE("A policy that one device cannot have is in force on none") {
