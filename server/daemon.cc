@@ -230,6 +230,10 @@ absl::Status Daemon::Listen() {
 
 Daemon::~Daemon() { Stop(std::chrono::hours(24)); }
 
+void Daemon::SaveAgain() {
+  if (endpoints_ != nullptr) endpoints_->SaveAgain();
+}
+
 bool Daemon::Stop(milliseconds timeout) {
   if (grpc_ != nullptr) SetServing(false);
   if (manager_ != nullptr) manager_->activity().Stop();

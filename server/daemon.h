@@ -114,6 +114,8 @@ class Daemon {
   // Ends what came through an endpoint that the supervisor has closed. The thread that calls Take()
   // calls it.
   void CloseEndpoint(uint64_t number);
+  // As TenantEndpoints::SaveAgain().
+  void SaveAgain();
   // Returns whether a session exists or a process is connected. The process that Options::observer
   // names does not count. Any thread may call it.
   bool InUse();

@@ -178,8 +178,9 @@ class Supervisor final : public EndpointHost {
   // one can serve, and WriteAgain() tries again. An engine that finds nothing does not begin.
   void GiveSettings();
   void GiveConfiguration();
-  // Whether WriteAgain() has something to do.
+  // Whether engines lack one of them.
   bool Unwritten() const { return !settings_.written() || lacks_configuration_; }
+  // Writes what could not be written before, also the list of endpoints.
   void WriteAgain();
   absl::Status StartServices();
   absl::Status ServeHttp();
@@ -311,6 +312,8 @@ void Supervisor::GiveConfiguration() {
 }
 
 void Supervisor::WriteAgain() {
+  endpoints_->SaveAgain();
+  if (!Unwritten()) return;
   if (lacks_configuration_ && PrepareCopy(startup_.config_text).ok()) UseCopy();
   if (!settings_.written()) settings_.Keep().IgnoreError();
   if (Unwritten()) return;
@@ -584,18 +587,16 @@ absl::StatusOr<ReloadReport> Supervisor::Reload(const std::string& who) {
 bool Supervisor::HandleEvents() {
   const ServiceManager& service_manager = startup_.service_manager;
   const auto watchdog = std::chrono::duration_cast<milliseconds>(service_manager.watchdog() / 4);
-  const int period = watchdog.count() == 0 ? -1 : static_cast<int>(watchdog.count()) + 1;
-  const int write_period = static_cast<int>(kWritePeriod.count());
+  const auto period = watchdog.count() == 0 ? kWritePeriod : std::min(kWritePeriod, watchdog);
+  const int timeout = static_cast<int>(period.count()) + 1;
   auto write_at = std::chrono::steady_clock::now() + kWritePeriod;
   for (;;) {
-    const bool unwritten = Unwritten();
-    const int timeout = unwritten && (period < 0 || period > write_period) ? write_period : period;
     pollfd fds[4] = {{startup_.signal_fd, POLLIN, 0},
                      {errands_.fd(), POLLIN, 0},
                      {arrivals_->fd(), POLLIN, 0},
                      {engines_->fd(), POLLIN, 0}};
     if (poll(fds, 4, timeout) < 0) continue;
-    if (unwritten && std::chrono::steady_clock::now() >= write_at) {
+    if (std::chrono::steady_clock::now() >= write_at) {
       WriteAgain();
       write_at = std::chrono::steady_clock::now() + kWritePeriod;
     }

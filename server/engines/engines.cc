@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,7 +43,7 @@ namespace {
 
 // The source of an event of the epoll, in the upper half of its data. The lower half is the engine's
 // number.
-enum class Source : uint64_t { kChannel = 1, kProcess = 2, kAdmission = 3 };
+enum class Source : uint64_t { kChannel = 1, kProcess = 2, kAdmission = 3, kTimer = 4 };
 
 // A process that ends sooner than this after its beginning has failed. It is not started again for
 // as long.
@@ -53,6 +54,8 @@ constexpr size_t kMaxTenants = EnginePage::kMaxTenants;
 constexpr size_t kMaxFailed = 1024;
 // An engine makes its socket before all else.
 constexpr std::chrono::seconds kSocketTimeout(1);
+// A list of engines that could not be written is written again after this time.
+constexpr std::chrono::seconds kSavePeriod(1);
 // The list of engines is written once for so many sessions.
 constexpr uint64_t kReserved = 1000;
 // An engine that wants device memory wakes the others at most so often.
@@ -177,7 +180,10 @@ struct Engines::Channels {
 };
 
 Engines::Engines(Options options)
-    : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    : options_(std::move(options)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      save_timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
+  Watch(epoll_, save_timer_, Source::kTimer, 0);
   if (options_.users.has_value()) users_.emplace(*options_.users);
   book_.SetLimits(options_.limits);
 }
@@ -189,6 +195,7 @@ Engines::~Engines() {
     Drop(engine);
     for (const ClientConnection& connection : engine.waiting) close(connection.fd);
   }
+  close(save_timer_);
   close(epoll_);
 }
 
@@ -277,14 +284,31 @@ void Engines::SaveList() {
   for (const auto& [number, engine] : engines_) {
     if (!engine.asked) *list.add_engines() = engine.listed;
   }
-  reserved_ = book_.next() + kReserved;
-  list.set_next_session(reserved_);
+  const uint64_t reserved = book_.next() + kReserved;
+  list.set_next_session(reserved);
   list.set_ticket_key(key_.bytes());
   const std::string file = EngineListFile(EnginesDirectory(options_.runtime_directory));
-  if (const absl::Status written = WriteEngineList(file, list); !written.ok()) {
-    LogWarning(std::string(written.message()),
-               "; a supervisor that replaces this one will not know its engines");
+  const absl::Status written = WriteEngineList(file, list);
+  if (written.ok()) {
+    reserved_ = reserved;
+    if (std::exchange(unsaved_, false)) LogInfo(file, " is written again");
+    return;
   }
+  if (!std::exchange(unsaved_, true)) {
+    LogWarning(
+        std::string(written.message()),
+        "; a supervisor that replaces this one will not know its engines until that succeeds: "
+        "free space there");
+  }
+  itimerspec once{};
+  once.it_value.tv_sec = kSavePeriod.count();
+  timerfd_settime(save_timer_, 0, &once, nullptr);
+}
+
+void Engines::SaveAgain() {
+  uint64_t expired = 0;
+  [[maybe_unused]] const ssize_t got = read(save_timer_, &expired, sizeof(expired));
+  if (unsaved_) SaveList();
 }
 
 Engines::Running::iterator Engines::CurrentOf(const std::string& group) {
@@ -313,6 +337,7 @@ void Engines::Proceed() {
   const int count = epoll_wait(epoll_, events, 16, 0);
   for (int i = 0; i < count; ++i) {
     const auto source = static_cast<Source>(events[i].data.u64 >> 32);
+    if (source == Source::kTimer) SaveAgain();
     const auto engine = engines_.find(static_cast<uint32_t>(events[i].data.u64 & UINT32_MAX));
     if (engine == engines_.end()) continue;
     if (source == Source::kProcess) Reap(engine);
@@ -620,7 +645,7 @@ void Engines::Decide(Engine& engine) {
         break;
     }
   }
-  if (book_.next() >= reserved_) SaveList();
+  if (book_.next() >= reserved_ && !unsaved_) SaveList();
   // The channel was closed by a process that ends: it sends no more requests.
   char byte;
   if (recv(engine.admission, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)

@@ -157,8 +157,9 @@ class Engines {
   std::string FreeDirectory(const std::string& group) const;
   // Watches an engine's process and channels, and tells who wants to know of it.
   void Introduce(Engine& engine);
-  // Keeps the list of engines for the next supervisor.
+  // Keeps the list of engines for the next supervisor. If that fails, save_timer_ tries again.
   void SaveList();
+  void SaveAgain();
   // Passes the connection or returns why not; the caller owns it then.
   absl::Status TryToPass(const std::string& group, const ClientConnection& connection);
   // Sends the waiting connections, as far as the engine reads.
@@ -191,13 +192,15 @@ class Engines {
 
   const Options options_;
   int epoll_ = -1;
+  const int save_timer_;  // in the epoll
+  bool unsaved_ = false;  // the list could not be written
   bool ending_ = false;
   uint32_t next_ = 1;
   Running engines_;
   SessionBook book_;
   TicketKey key_ = TicketKey::Random();
   std::optional<EngineUsers> users_;
-  uint64_t reserved_ = 0;  // the saved list's next_session
+  uint64_t reserved_ = 0;  // next_session of the list that was written last
   std::map<std::string, Clock::time_point>
       failed_;  // groups whose engine ended soon after it began
 };

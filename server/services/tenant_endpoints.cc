@@ -387,10 +387,22 @@ void TenantEndpoints::Save() {
   }
   std::string text;
   google::protobuf::TextFormat::PrintToString(list, &text);
-  if (const absl::Status written = WriteKeptFile(ListFile(), text); !written.ok()) {
-    LogWarning(std::string(written.message()),
-               "; a daemon that replaces this one will not know its endpoints");
+  const absl::Status written = WriteKeptFile(ListFile(), text);
+  const bool before = unsaved_.exchange(!written.ok(), std::memory_order_relaxed);
+  if (written.ok() && before) LogInfo(ListFile(), " is written again");
+  if (!written.ok() && !before) {
+    LogWarning(
+        std::string(written.message()),
+        "; a daemon that replaces this one will not know its endpoints as they are until that "
+        "succeeds: free space there");
   }
+}
+
+void TenantEndpoints::SaveAgain() {
+  // An Open() that takes long holds the mutex.
+  if (!unsaved_.load(std::memory_order_relaxed)) return;
+  const MutexLock lock(&mutex_);
+  Save();
 }
 
 void TenantEndpoints::Restore() {

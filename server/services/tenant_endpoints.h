@@ -20,6 +20,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -69,6 +70,9 @@ class TenantEndpoints {
   absl::StatusOr<Closed> Close(const std::string& name);
   proto::EndpointList List() const;
 
+  // Saves the list of endpoints for the next daemon, if that has failed before. The owner calls it
+  // every now and then.
+  void SaveAgain();
   // Accepts no more connections and opens no more endpoints.
   void StopAccepting();
 
@@ -111,6 +115,8 @@ class TenantEndpoints {
   std::map<std::string, OpenEndpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  // The list could not be written. Written with the mutex held.
+  std::atomic<bool> unsaved_{false};
   std::vector<std::string> discarded_ ABSL_GUARDED_BY(mutex_);  // paths
 };
 

@@ -342,6 +342,28 @@ TEST_CASE("A supervisor begins also on a full file system, and limits before it 
   CHECK(StatusOf(*train).pid() == engine);
 }
 
+TEST_CASE(
+    "An engine and an endpoint that began on a full file system are kept once there is space") {
+  SupervisedDaemon daemon({}, "tenant");
+  const std::string endpoints = daemon.runtime + "/endpoints/.list";
+  std::optional<Unwritable> list(std::in_place, daemon.ListFile());
+  std::optional<Unwritable> list_of_endpoints(std::in_place, endpoints);
+  const auto program = Program(daemon, "chat");
+  REQUIRE(program->Open());
+  REQUIRE(Operator(daemon.socket()).Open("box").ok());
+  CHECK(daemon.ListedEngines().empty());
+  CHECK_FALSE(fs::exists(endpoints));
+  list.reset();
+  list_of_endpoints.reset();
+  CHECK(Eventually([&] { return daemon.ListedEngines().size() == 1 && fs::exists(endpoints); }));
+  daemon.Kill();
+  daemon.Start();
+  CHECK(Works(*program));
+  Operator me(daemon.socket());
+  CHECK(me.Status().engines_size() == 1);
+  CHECK(me.List().endpoints_size() == 1);
+}
+
 TEST_CASE("No engine begins without settings, and the first one begins once there is space") {
   TestDirectory runtime;
   std::optional<Unwritable> settings(std::in_place, runtime.path + "/settings");

@@ -703,6 +703,29 @@ TEST_CASE("An endpoint gets a new directory, also if that of an earlier one cann
   CHECK(NamesIn(run) == std::set<std::string>{"d", "e"});
 }
 
+TEST_CASE("A list of endpoints that could not be written is written later") {
+  TestDirectory run;
+  AnyHost host;
+  Owners owners;
+  const auto endpoints = TenantEndpoints::Create(run.path, host, owners);
+  REQUIRE(endpoints.ok());
+  // As on a full file system.
+  const std::string list = run.path + "/endpoints/.list", in_the_way = list + ".new";
+  REQUIRE(fs::create_directory(in_the_way));
+  proto::TenantEndpoint endpoint;
+  endpoint.set_name("d");
+  REQUIRE((*endpoints)->Open(endpoint).ok());
+  (*endpoints)->SaveAgain();
+  CHECK_FALSE(fs::exists(list));
+  fs::remove(in_the_way);
+  (*endpoints)->SaveAgain();
+  REQUIRE(fs::exists(list));
+  // Only what is not written yet is written.
+  fs::remove(list);
+  (*endpoints)->SaveAgain();
+  CHECK_FALSE(fs::exists(list));
+}
+
 TEST_CASE("No endpoint's name is that of a file of the daemon") {
   TestDirectory run;
   AnyHost host;
