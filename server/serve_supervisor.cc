@@ -36,6 +36,7 @@
 #include "server/access/identity.h"
 #include "server/access/owners.h"
 #include "server/access/peer_table.h"
+#include "server/access/refusals.h"
 #include "server/base/errno_text.h"
 #include "server/base/event_log.h"
 #include "server/base/grpc_limits.h"
@@ -191,8 +192,10 @@ class Supervisor final : public EndpointHost {
   void Take(int connection, Peer peer, const std::optional<std::string>& wish);
   // Gives the connection, for which a tenant is decided, to an engine.
   void Pass(int connection, const Peer& peer, std::shared_ptr<TenantEndpoint> endpoint);
-  // Lets RefusalService say why the program gets no session.
+  // Lets RefusalService say why the program gets no session. Events and the log may not have it.
   void Refuse(int connection, Peer peer);
+  // Returns whether to tell of the refusal, and with which text.
+  bool NoteRefusal(DaemonEvent& refusal);
   // Reads the configuration again and tells the engines to do the same. `who` names the requester.
   // With an error, nothing changes. Apply() does so without log, event and service manager.
   absl::StatusOr<ReloadReport> Reload(const std::string& who);
@@ -217,6 +220,7 @@ class Supervisor final : public EndpointHost {
   PeerTable peers_;
   Owners owners_;  // of endpoints_
   EventLog events_;
+  Refusals told_refusals_;      // of this process and of engines; the supervisor's thread uses it
   TenantAccounts accounts_{0};  // only takes the limits, which engines enforce
   SettingsStore settings_;
   RunningEngines running_;
@@ -422,7 +426,9 @@ Engines::Options Supervisor::EngineOptions() {
   };
   options.noted = [this](DaemonEvent event) {
     // What this process does in the engines has an event of its own.
-    if (event.pid != getpid()) events_.Add(std::move(event));
+    if (event.pid == getpid()) return;
+    if (event.kind == DaemonEvent::Kind::kRefused && !NoteRefusal(event)) return;
+    events_.Add(std::move(event));
   };
   options.used = [this](const EngineInfo& engine, const Reported::Use& use) {
     CountUse(engine, use);
@@ -536,14 +542,25 @@ void Supervisor::Pass(int connection, const Peer& peer, std::shared_ptr<TenantEn
   engines_->Pass(groups_.Of(peer, passed.tenant), passed);
 }
 
+bool Supervisor::NoteRefusal(DaemonEvent& refusal) {
+  ConnectionHolder holder{false, refusal.uid};
+  if (refusal.endpoint != 0) holder = {true, refusal.endpoint};
+  std::optional<std::string> text = told_refusals_.Note(holder, refusal.text);
+  if (text.has_value()) refusal.text = *std::move(text);
+  return text.has_value();
+}
+
 void Supervisor::Refuse(int connection, Peer peer) {
   DaemonEvent event;
   event.kind = DaemonEvent::Kind::kRefused;
   event.pid = peer.pid;
   event.uid = peer.uid;
+  if (peer.endpoint != nullptr) event.endpoint = peer.endpoint->number;
   event.text = std::string(peer.tenant.status().message());
-  LogWarning("a session of pid ", peer.pid, " is refused: ", event.text);
-  events_.Add(std::move(event));
+  if (NoteRefusal(event)) {
+    LogWarning("a session of pid ", peer.pid, " is refused: ", event.text);
+    events_.Add(std::move(event));
+  }
   peer.refused = true;
   peers_.Add(connection, std::move(peer));
   grpc::AddInsecureChannelFromFd(refused_.get(), connection);

@@ -334,6 +334,40 @@ TEST_CASE("Many users of one container take few of the supervisor's connections"
   for (const pollfd& one : inside) close(one.fd);
 }
 
+TEST_CASE("Refused programs learn why, and do not bury what else has happened") {
+  SupervisedDaemon daemon({}, "tenant");
+  Operator me(daemon.socket());
+  REQUIRE(me.Open("box").ok());
+  constexpr int kMany = 60;
+  for (int i = 0; i < kMany; ++i) {
+    // The supervisor refuses the first, and an engine the second.
+    TestClient liar(SocketOf(daemon, "box")), odd(SocketOf(daemon, "box"));
+    liar.tenant = "train";
+    CHECK_FALSE(liar.Open());
+    CHECK(liar.status().error_code() == grpc::StatusCode::PERMISSION_DENIED);
+    odd.request.set_run("no name!");
+    CHECK_FALSE(odd.Open());
+    CHECK(odd.status().error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  const auto events = [&] {
+    grpc::ClientContext context;
+    proto::Events all;
+    REQUIRE(AdminOf(me.client)->GetEvents(&context, {}, &all).ok());
+    return all;
+  };
+  const auto refused = [&](const std::string& why) {
+    const proto::Events all = events();
+    return std::count_if(all.events().begin(), all.events().end(), [&](const auto& event) {
+      return event.kind() == "refused" && event.text().find(why) != std::string::npos;
+    });
+  };
+  CHECK(Eventually([&] { return refused("the name of a run") > 0; }));
+  // More than one on a slow machine.
+  CHECK(refused("the name of a run") < kMany / 3);
+  CHECK(refused("this container is tenant box") > 0);
+  CHECK(refused("this container is tenant box") < kMany / 3);
+}
+
 TEST_CASE("The supervisor tells whose the sessions of its engines are") {
   SupervisedDaemon daemon({}, "tenant");
   Operator me(daemon.socket());
