@@ -334,9 +334,11 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
                 " refuses it: " + status.error_message());
         break;
       case grpc::StatusCode::UNAVAILABLE:
-        Explain("detshared at " + socket_path + " opens no session: " + status.error_message() +
-                ". It is ending, or older than this libcuda.so.1, version " + own +
-                ": see detsharectl doctor");
+        Explain(
+            "detshared at " + socket_path + " opens no session: " + status.error_message() +
+            ". If that goes on, detsharectl doctor looks for the cause, such as a detshared that "
+            "does not fit this libcuda.so.1, version " +
+            own);
         break;
       default:
         Explain("detshared at " + socket_path + " refuses a session: " + status.error_message());

@@ -374,14 +374,6 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
     Introduce(engine->second);
     SaveList();
   }
-  if (engine->second.waiting.size() >= kMaxWaiting) {
-    return absl::UnavailableError(
-        absl::StrCat("too many programs wait for the engine of isolation group ", group));
-  }
-  size_t waiting = 0;
-  for (const auto& [number, one] : engines_) waiting += one.waiting.size();
-  if (waiting >= options_.max_waiting)
-    return absl::UnavailableError("too many programs wait for engines: try again in a moment");
   const uid_t user = engine->second.listed.user();
   // Only the engine makes files there.
   if (user != 0 && connection.endpoint != nullptr &&
@@ -390,10 +382,44 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
         absl::StrCat("cannot give the endpoint's directory to the engine: ", ErrnoText(errno)));
   }
   NoteTenant(engine->second, connection.tenant);
-  engine->second.waiting.push_back(connection);
-  engine->second.waiting.back().ticket = key_.TicketFor(connection.pid, connection.uid);
+  std::deque<ClientConnection>& waiting = engine->second.waiting;
+  waiting.push_back(connection);
+  waiting.back().ticket = key_.TicketFor(connection.pid, connection.uid);
   Flush(engine->second);
-  return absl::OkStatus();
+  // The limits are for connections that an engine cannot take at once.
+  if (waiting.empty() || WaitingAllowed(engine->second).ok()) return absl::OkStatus();
+  DropHungUp();
+  if (waiting.empty() || waiting.back().fd != connection.fd) return absl::OkStatus();
+  absl::Status allowed = WaitingAllowed(engine->second);
+  if (!allowed.ok()) waiting.pop_back();
+  return allowed;
+}
+
+absl::Status Engines::WaitingAllowed(const Engine& engine) const {
+  // One engine that takes none leaves room for those of other groups, which may just begin.
+  if (engine.waiting.size() > std::clamp<size_t>(options_.max_waiting / 2, 1, kMaxWaiting)) {
+    return absl::UnavailableError(absl::StrCat(
+        "too many programs wait for the engine of isolation group ", engine.info.group));
+  }
+  size_t waiting = 0;
+  for (const auto& [number, one] : engines_) waiting += one.waiting.size();
+  if (waiting <= options_.max_waiting) return absl::OkStatus();
+  return absl::UnavailableError("too many programs wait for engines: try again in a moment");
+}
+
+void Engines::DropHungUp() {
+  for (auto& [number, engine] : engines_) {
+    std::vector<pollfd> fds;
+    for (const ClientConnection& connection : engine.waiting)
+      fds.push_back({connection.fd, POLLRDHUP, 0});
+    if (fds.empty() || poll(fds.data(), fds.size(), 0) <= 0) continue;
+    size_t at = 0;
+    std::erase_if(engine.waiting, [&](const ClientConnection& connection) {
+      const bool gone = (fds[at++].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+      if (gone) close(connection.fd);
+      return gone;
+    });
+  }
 }
 
 void Engines::Flush(Engine& engine) {

@@ -65,7 +65,8 @@ class Engines {
     std::string program;            // the executable; "": this process's own
     std::string runtime_directory;  // has the engines' directories; an ended engine's is removed
     SessionBook::Limits limits;     // over all engines
-    // Connections that wait for engines, of all groups together. They take descriptors.
+    // Connections that wait for engines, of all groups together. They take descriptors. Those of one
+    // engine may be half of them.
     size_t max_waiting = ShareOfDescriptors(4, 4096);
     // The users as which engines run; nothing: as this process's user. EngineUsers::Check() was ok.
     std::optional<UserRange> users;
@@ -162,6 +163,10 @@ class Engines {
   void SaveAgain();
   // Passes the connection or returns why not; the caller owns it then.
   absl::Status TryToPass(const std::string& group, const ClientConnection& connection);
+  // Returns whether as many connections may wait as do, for this engine and for all.
+  absl::Status WaitingAllowed(const Engine& engine) const;
+  // Closes the waiting connections whose programs have closed their ends.
+  void DropHungUp();
   // Sends the waiting connections, as far as the engine reads.
   void Flush(Engine& engine);
   void HandleMessage(Engine& engine);

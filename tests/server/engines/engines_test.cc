@@ -1,13 +1,19 @@
 // Programs of different isolation groups have engines of their own.
 #include "server/engines/engines.h"
 
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/version.h"
@@ -426,39 +432,27 @@ TEST_CASE("Connections that wait for engines have a bound over all groups") {
   CHECK(refused[0] == "c: too many programs wait for engines: try again in a moment");
 }
 
-TEST_CASE("Connections wait until an adopted engine says whether work of ended sessions runs") {
-  TestDirectory directory;
-  const std::string list = EngineListFile(EnginesDirectory(directory.path));
-  std::filesystem::create_directories(EngineDirectory(directory.path, "chat"));
-  proto::EngineList engines_before;
-  proto::ListedEngine& listed = *engines_before.add_engines();
-  listed.set_group("chat");
-  listed.set_directory("chat");
-  listed.set_pid(getpid());
-  listed.set_start_time(StartTimeOf(getpid()).value());
-  listed.set_version(kVersion);
-  listed.set_protocol(kEngineProtocol);
-  REQUIRE(WriteEngineList(list, engines_before).ok());
-  // This process is the engine, and its supervisor has ended.
-  const EngineChannel channel = MakeEngineChannel().value();
-  const auto pages = *EnginePages::Create();
-  const auto engine =
-      EngineMember::Create(channel.engine, pages->fd(), EngineDirectory(directory.path, "chat"),
-                           std::chrono::minutes(1))
-          .value();
-  close(channel.supervisor);
-  engine->Report(EndedWork::kRuns);
-
-  Engines::Options options;
-  options.runtime_directory = directory.path;
-  options.refuse = [](const ClientConnection& connection, const absl::Status&) {
-    close(connection.fd);
-  };
-  Engines engines(options);
-  engines.Adopt();
-  int connections = 0;
-  const auto proceed = [&] {
-    engine->Proceed(
+// This process is the engine of group chat, whose supervisor has ended.
+struct OwnEngine {
+  explicit OwnEngine(const std::string& runtime_directory) {
+    const std::string directory = EngineDirectory(runtime_directory, "chat");
+    std::filesystem::create_directories(directory);
+    proto::EngineList list;
+    proto::ListedEngine& listed = *list.add_engines();
+    listed.set_group("chat");
+    listed.set_directory("chat");
+    listed.set_pid(getpid());
+    listed.set_start_time(StartTimeOf(getpid()).value());
+    listed.set_version(kVersion);
+    listed.set_protocol(kEngineProtocol);
+    REQUIRE(WriteEngineList(EngineListFile(EnginesDirectory(runtime_directory)), list).ok());
+    const EngineChannel channel = MakeEngineChannel().value();
+    member = EngineMember::Create(channel.engine, pages->fd(), directory, std::chrono::minutes(1))
+                 .value();
+    close(channel.supervisor);
+  }
+  void Proceed() {
+    member->Proceed(
         [&](const Received& received) {
           if (received.connection.has_value()) {
             ++connections;
@@ -469,16 +463,93 @@ TEST_CASE("Connections wait until an adopted engine says whether work of ended s
           if (received.peer.has_value()) close(received.peer->page);
         },
         [] { return true; });
+  }
+
+  const std::unique_ptr<EnginePages> pages = *EnginePages::Create();
+  std::unique_ptr<EngineMember> member;
+  int connections = 0;  // that it has got
+};
+
+TEST_CASE("Connections wait until an adopted engine says whether work of ended sessions runs") {
+  TestDirectory directory;
+  OwnEngine engine(directory.path);
+  engine.member->Report(EndedWork::kRuns);
+
+  Engines::Options options;
+  options.runtime_directory = directory.path;
+  options.refuse = [](const ClientConnection& connection, const absl::Status&) {
+    close(connection.fd);
+  };
+  Engines engines(options);
+  engines.Adopt();
+  const auto proceed = [&] {
+    engine.Proceed();
     engines.Proceed();
   };
   engines.Pass("chat", {dup(0), "chat", nullptr});
   for (int i = 0; i < 3; ++i) proceed();
-  CHECK(connections == 0);
-  engine->Report(EndedWork::kNone);
+  CHECK(engine.connections == 0);
+  engine.member->Report(EndedWork::kNone);
   for (int i = 0; i < 3; ++i) proceed();
-  CHECK(connections == 1);
+  CHECK(engine.connections == 1);
   // The destructor would end this process.
   engines.Release(std::chrono::milliseconds(0));
+}
+
+TEST_CASE("Engines that take no connections do not keep others from getting theirs") {
+  TestDirectory directory;
+  OwnEngine engine(directory.path);
+  std::vector<std::string> refused;
+  RunningEngines running;
+  Engines::Options options;
+  // Other engines are processes that take no connections.
+  options.command = {"sh", "-c", "exec sleep 1000"};
+  options.program = "/bin/sh";
+  options.runtime_directory = directory.path;
+  options.max_waiting = 4;
+  options.running = &running;
+  options.refuse = [&](const ClientConnection& connection, const absl::Status& why) {
+    close(connection.fd);
+    refused.push_back(connection.tenant + ": " + std::string(why.message()));
+  };
+  Engines engines(options);
+  engines.Adopt();
+  std::vector<int> programs;
+  const auto pass = [&](const std::string& group) {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    programs.push_back(ends[0]);
+    engines.Pass(group, {ends[1], group, nullptr});
+  };
+  // The adopted engine has said all when it gets the first one.
+  pass("chat");
+  REQUIRE(Eventually([&] {
+    engine.Proceed();
+    engines.Proceed();
+    return engine.connections == 1;
+  }));
+  for (const char* const group : {"silent", "silent", "silent", "begins", "begins", "late"})
+    pass(group);
+  REQUIRE(refused.size() == 2);
+  CHECK(refused[0] == "silent: too many programs wait for the engine of isolation group silent");
+  CHECK(refused[1] == "late: too many programs wait for engines: try again in a moment");
+  pass("chat");
+  engine.Proceed();
+  CHECK(engine.connections == 2);
+  // A program that waits no more makes room.
+  close(std::exchange(programs[1], -1));
+  pass("late");
+  CHECK(refused.size() == 2);
+  for (const int program : programs) {
+    if (program >= 0) close(program);
+  }
+  // The destructor would end this process.
+  engines.Release(std::chrono::milliseconds(0));
+  for (const EngineInfo& one : running.All()) {
+    if (one.pid == getpid()) continue;
+    kill(one.pid, SIGKILL);
+    waitpid(one.pid, nullptr, 0);
+  }
 }
 
 TEST_CASE("Pages travel in both directions, and nobody keeps a descriptor that is not one") {
