@@ -13,17 +13,20 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "policy/config/user_range.h"
 #include "policy/status_macros.h"
@@ -77,6 +80,8 @@ constexpr milliseconds kReleaseTimeout(2000);
 constexpr milliseconds kWritePeriod(1000);
 // Bounds of a list of devices, which must fit a message to an engine.
 constexpr size_t kMaxDeviceIds = 64, kMaxDeviceId = 64;
+// Entries of an endpoint's directory of sessions that are looked at. A container may make any number.
+constexpr int kMaxEntries = 1024;
 
 // No group's directory has this name.
 std::string ConfigurationOfEngines(const std::string& runtime_directory) {
@@ -206,6 +211,8 @@ class Supervisor final : public EndpointHost {
   void Note(DaemonEvent::Kind kind, const EngineInfo& engine, std::string text);
   // Removes what the sessions of an engine that has ended left in the endpoints' directories.
   void RemoveSessions(const std::vector<uint64_t>& sessions);
+  // Returns the directories of sessions of all endpoints, with the sessions' numbers.
+  std::map<std::string, uint64_t> SessionDirectories() const;
 
   const Startup& startup_;
   const Daemon::Options& daemon_;
@@ -433,6 +440,7 @@ Engines::Options Supervisor::EngineOptions() {
   options.used = [this](const EngineInfo& engine, const Reported::Use& use) {
     CountUse(engine, use);
   };
+  options.session_directories = [this] { return SessionDirectories(); };
   return options;
 }
 
@@ -460,6 +468,21 @@ void Supervisor::RemoveSessions(const std::vector<uint64_t>& sessions) {
     for (const uint64_t session : sessions)
       RemoveTree(absl::StrCat(endpoint->sessions_directory, "/", session));
   }
+}
+
+std::map<std::string, uint64_t> Supervisor::SessionDirectories() const {
+  std::map<std::string, uint64_t> directories;
+  for (const auto& [socket, endpoint] : endpoint_sockets_) {
+    std::error_code error;
+    std::filesystem::directory_iterator entry(endpoint->sessions_directory + "/", error), end;
+    for (int i = 0; !error && entry != end && i < kMaxEntries; entry.increment(error), ++i) {
+      const std::string name = entry->path().filename().string();
+      uint64_t session = 0;
+      if (absl::SimpleAtoi(name, &session) && absl::StrCat(session) == name)
+        directories[absl::StrCat(endpoint->sessions_directory, "/", name)] = session;
+    }
+  }
+  return directories;
 }
 
 // The supervisor has no devices. An engine that does not know an id refuses the endpoint's programs.

@@ -17,7 +17,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kMaxName = 64;
 
-// A number of a question means kEnter. Without one, a tenant means kGoesOn.
+// A number of a question means kEnter. Without one, a tenant means kGoesOn, and no session kToldAll:
+// supervisors of earlier versions take it for kLeave, which does nothing then.
 struct RequestMessage {
   uint64_t question = 0;
   uint64_t session = 0;
@@ -74,8 +75,9 @@ std::optional<AdmissionRequest> TakeAdmissionRequest(int channel) {
   request.session = message.session;
   request.tenant.assign(message.tenant, strnlen(message.tenant, kMaxName));
   if (request.question == 0) {
-    request.kind =
-        request.tenant.empty() ? AdmissionRequest::Kind::kLeave : AdmissionRequest::Kind::kGoesOn;
+    request.kind = !request.tenant.empty() ? AdmissionRequest::Kind::kGoesOn
+                   : request.session != 0  ? AdmissionRequest::Kind::kLeave
+                                           : AdmissionRequest::Kind::kToldAll;
   }
   return request;
 }
@@ -100,6 +102,15 @@ struct AdmissionChannel::Channel {
   // Does not wait.
   bool Send(const RequestMessage& message) const {
     return send(fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(message);
+  }
+  // Waits while the other end does not read. Returns whether the message is sent.
+  enum class Sent { kYes, kEnded, kTooLate };
+  Sent SendBefore(SteadyClock::time_point until, const RequestMessage& message) const {
+    while (!Send(message)) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK) return Sent::kEnded;
+      if (!Await(POLLOUT, until)) return Sent::kTooLate;
+    }
+    return Sent::kYes;
   }
   // Waits until the channel is ready for `events`, or has failed. Returns false at `until`.
   bool Await(int16_t events, SteadyClock::time_point until) const {
@@ -164,8 +175,14 @@ std::optional<SessionAdmission::Decision> AdmissionChannel::Ask(
       if (outcome == SessionBook::Outcome::kEnter) {
         const MutexLock lock(&mutex_);
         open_[reply.session] = tenant;
-        // The supervisor that gave the number is gone, and its successor does not know of it.
-        if (channel_ != channel) channel_->Send(MessageAbout(reply.session, tenant));
+        // The supervisor that gave the number is gone, and its successor does not know of it. It
+        // removes the files of sessions that it does not know.
+        if (channel_ != channel &&
+            channel_->SendBefore(until, MessageAbout(reply.session, tenant)) ==
+                Channel::Sent::kTooLate) {
+          open_.erase(reply.session);
+          return Decision{absl::UnavailableError("the daemon is overloaded"), 0, false};
+        }
       }
       return Decision{WhyNot(reply, tenant), reply.session,
                       outcome == SessionBook::Outcome::kTenantIsFull};
@@ -190,12 +207,10 @@ void AdmissionChannel::Replace(int channel) {
   {
     const MutexLock lock(&mutex_);
     channel_ = std::make_shared<Channel>(channel);
-    for (const auto& [session, tenant] : open_) {
-      while (!channel_->Send(MessageAbout(session, tenant))) {
-        const bool full = errno == EAGAIN || errno == EWOULDBLOCK;
-        if (!full || !channel_->Await(POLLOUT, until)) break;
-      }
-    }
+    bool all = true;
+    for (const auto& [session, tenant] : open_)
+      all &= channel_->SendBefore(until, MessageAbout(session, tenant)) == Channel::Sent::kYes;
+    if (all) channel_->SendBefore(until, MessageAbout(0, ""));
   }
   replaced_.SignalAll();
 }

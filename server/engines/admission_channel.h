@@ -5,6 +5,7 @@
 //     engine <--[its number, or which limit]----------- supervisor
 //     engine --[session N is gone]--------------------> supervisor
 //     engine --[session N of tenant T goes on]--------> supervisor    to one that adopts the engine
+//     engine --[those were all]-----------------------> supervisor    the same
 #pragma once
 
 #include <chrono>
@@ -23,10 +24,10 @@ namespace detshare {
 
 // ---- the supervisor's end
 struct AdmissionRequest {
-  enum class Kind { kEnter, kLeave, kGoesOn };
+  enum class Kind { kEnter, kLeave, kGoesOn, kToldAll };
   Kind kind = Kind::kEnter;
   uint64_t question = 0;  // kEnter: its number
-  uint64_t session = 0;   // the others
+  uint64_t session = 0;   // kLeave and kGoesOn
   std::string tenant;     // kEnter and kGoesOn
 };
 // Returns the next request, or nothing if there is none. Does not block. Skips malformed messages.

@@ -78,6 +78,8 @@ constexpr int kEngineFd = 3, kAdmissionFd = 4, kFilesFd = 5;
 // The number of admission requests that are decided in one round, so that one engine cannot keep
 // the others waiting.
 constexpr int kMaxAtOnce = 64;
+// Rounds in which an engine's requests are decided that have come before something else.
+constexpr int kMaxRounds = 256;
 
 // Where the driver keeps code that it compiled.
 constexpr char kCachePath[] = "CUDA_CACHE_PATH=";
@@ -123,6 +125,7 @@ absl::StatusOr<int> ConnectToEngine(const std::string& path) {
     return fd;
   const int error = errno;
   CloseIfOpen(fd);
+  if (error == EAGAIN) return absl::ResourceExhaustedError("it accepts no more supervisors");
   return absl::UnavailableError(ErrnoText(error));
 }
 
@@ -142,7 +145,7 @@ absl::StatusOr<int> AwaitEngine(const std::string& path, int process) {
 bool InUse(const std::string& directory) {
   const absl::StatusOr<int> fd = ConnectToEngine(AdoptionSocket(directory));
   if (fd.ok()) close(*fd);
-  return fd.ok();
+  return fd.ok() || absl::IsResourceExhausted(fd.status());
 }
 
 // Whether the process listens at the socket that `fd` is connected to.
@@ -204,6 +207,7 @@ void Engines::Adopt() {
   const std::string list_file = EngineListFile(directory);
   const proto::EngineList list = ReadEngineList(list_file);
   book_.BeginAt(list.next_session());
+  first_session_ = book_.next();
   key_ = TicketKey::FromBytes(list.ticket_key()).value_or(key_);
   std::set<std::string> used;
   for (const proto::ListedEngine& listed : list.engines()) {
@@ -221,7 +225,11 @@ void Engines::Adopt() {
     if (name.front() == '.') continue;
     // An engine that has just begun, or that was told to end, may not be listed.
     const bool shared = name == kSharedByEngines && !used.empty();
-    if (shared || used.contains(name) || InUse(entry->path().string())) continue;
+    if (shared || used.contains(name)) continue;
+    if (InUse(entry->path().string())) {
+      unknown_engines_ = true;
+      continue;
+    }
     RemoveTree(entry->path().string());
   }
   mkdir(absl::StrCat(directory, "/", kSharedByEngines).c_str(), 0700);  // may be there
@@ -344,6 +352,34 @@ void Engines::Proceed() {
     if (source == Source::kChannel) HandleMessage(engine->second);
     if (source == Source::kAdmission) Decide(engine->second);
   }
+  if (left_sessions_) RemoveLeftSessions();
+}
+
+void Engines::RemoveLeftSessions() {
+  const auto silent = [](const Running::value_type& one) {
+    return one.second.adopted && !one.second.told_all;
+  };
+  if (unknown_engines_ || ending_ || std::any_of(engines_.begin(), engines_.end(), silent)) return;
+  std::map<std::string, uint64_t> found;
+  if (options_.session_directories) found = options_.session_directories();
+  // An engine may just have opened a session whose number is of an earlier supervisor. It has told
+  // that before it has made the directory.
+  for (auto& [number, engine] : engines_) {
+    bool decided = engine.admission < 0;
+    for (int i = 0; !decided && i < kMaxRounds; ++i) decided = Decide(engine);
+    if (!decided) return;
+  }
+  left_sessions_ = false;
+  size_t removed = 0;
+  for (const auto& [path, session] : found) {
+    if (session >= first_session_ || book_.Has(session)) continue;
+    RemoveTree(path);
+    ++removed;
+  }
+  if (removed != 0)
+    LogInfo(
+        "sessions whose engine ended while there was no supervisor, and whose files are removed: ",
+        removed);
 }
 
 void Engines::Pass(const std::string& group, const ClientConnection& connection) {
@@ -652,10 +688,12 @@ void Engines::HandleMessage(Engine& engine) {
   }
 }
 
-void Engines::Decide(Engine& engine) {
+bool Engines::Decide(Engine& engine) {
+  bool all = false;
   for (int i = 0; i < kMaxAtOnce; ++i) {
     const std::optional<AdmissionRequest> request = TakeAdmissionRequest(engine.admission);
-    if (!request.has_value()) break;
+    all = !request.has_value();
+    if (all) break;
     switch (request->kind) {
       case AdmissionRequest::Kind::kEnter:
         SendAdmissionReply(engine.admission, request->question,
@@ -669,6 +707,9 @@ void Engines::Decide(Engine& engine) {
         book_.GoOn(engine.info.pid, request->session, request->tenant);
         NoteTenant(engine, request->tenant);
         break;
+      case AdmissionRequest::Kind::kToldAll:
+        engine.told_all = true;
+        break;
     }
   }
   if (book_.next() >= reserved_ && !unsaved_) SaveList();
@@ -676,6 +717,7 @@ void Engines::Decide(Engine& engine) {
   char byte;
   if (recv(engine.admission, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
     epoll_ctl(epoll_, EPOLL_CTL_DEL, engine.admission, nullptr);
+  return all;
 }
 
 void Engines::Reap(Running::iterator ended) {

@@ -80,6 +80,10 @@ class Engines {
     std::function<void(DaemonEvent event)> noted;
     // Called with what an engine's sessions behind an endpoint have used; may be empty.
     std::function<void(const EngineInfo& engine, const Reported::Use& use)> used;
+    // Returns the directories of sessions outside the engines' directories, with the sessions' numbers.
+    // Called once Adopt() and the engines have told which sessions go on. Those of others, whose engine
+    // ended while there was no supervisor, are removed then. May be empty.
+    std::function<std::map<std::string, uint64_t>()> session_directories;
   };
 
   explicit Engines(Options options);
@@ -121,9 +125,10 @@ class Engines {
     bool may_retire = false;  // further connections wait
     bool asked = false;       // it was told to end
     bool device_lost = false;
-    int process = -1;    // a pidfd of the process
-    int channel = -1;    // -1: it was told to end, or it is not adopted
-    int admission = -1;  // where it asks about sessions (admission_channel.h); -1: as `channel`
+    bool told_all = false;  // the book has all sessions that it has from an earlier supervisor
+    int process = -1;       // a pidfd of the process
+    int channel = -1;       // -1: it was told to end, or it is not adopted
+    int admission = -1;     // where it asks about sessions (admission_channel.h); -1: as `channel`
     std::unique_ptr<FileServer> files;  // null: as `channel`
     int page = -1;  // by which it shares its devices (engine_pages.h); -1: it has none that counts
     // Connections wait until it is true, because the engine places sessions beside those of others.
@@ -181,8 +186,10 @@ class Engines {
   void WakeForRoom(Engine& engine);
   // Sends what the engine does not know of the others. Returns false if something is left.
   bool SendPeers(Engine& engine);
-  // Decides the engine's requests about sessions.
-  void Decide(Engine& engine);
+  // Decides the engine's requests about sessions. Returns whether it has decided all that have come.
+  bool Decide(Engine& engine);
+  // Removes the directories of sessions that no engine has, once it is known which ones these are.
+  void RemoveLeftSessions();
   // The engine's process has ended.
   void Reap(Running::iterator engine);
   // Tells the engine to end.
@@ -205,6 +212,11 @@ class Engines {
   SessionBook book_;
   TicketKey key_ = TicketKey::Random();
   std::optional<EngineUsers> users_;
+  uint64_t first_session_ = 0;  // sessions of earlier supervisors have lower numbers
+  // RemoveLeftSessions() has something to do. It stays true if an engine serves that this object does
+  // not know, because the list was damaged.
+  bool left_sessions_ = true;
+  bool unknown_engines_ = false;
   uint64_t reserved_ = 0;  // next_session of the list that was written last
   std::map<std::string, Clock::time_point>
       failed_;  // groups whose engine ended soon after it began

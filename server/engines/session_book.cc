@@ -39,6 +39,11 @@ std::vector<uint64_t> SessionBook::SessionsOf(pid_t process) const {
   return numbers;
 }
 
+bool SessionBook::Has(uint64_t session) const {
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [&](const auto& one) { return one.second.contains(session); });
+}
+
 void SessionBook::Give(const std::string& tenant) {
   --all_;
   const auto known = tenants_.find(tenant);

@@ -48,6 +48,8 @@ class SessionBook {
   // The number of sessions of the process, and their numbers.
   size_t CountOf(pid_t process) const;
   std::vector<uint64_t> SessionsOf(pid_t process) const;
+  // Whether a process has it.
+  bool Has(uint64_t session) const;
 
  private:
   void Give(const std::string& tenant);

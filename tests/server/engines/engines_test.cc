@@ -9,7 +9,9 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/version.h"
 #include "server/access/acceptor.h"
+#include "server/engines/admission_channel.h"
 #include "server/engines/engine_channel.h"
 #include "server/engines/engine_list.h"
 #include "server/engines/engine_pages.h"
@@ -445,11 +448,15 @@ struct OwnEngine {
     listed.set_start_time(StartTimeOf(getpid()).value());
     listed.set_version(kVersion);
     listed.set_protocol(kEngineProtocol);
+    list.set_next_session(100);
     REQUIRE(WriteEngineList(EngineListFile(EnginesDirectory(runtime_directory)), list).ok());
     const EngineChannel channel = MakeEngineChannel().value();
     member = EngineMember::Create(channel.engine, pages->fd(), directory, std::chrono::minutes(1))
                  .value();
     close(channel.supervisor);
+  }
+  ~OwnEngine() {
+    if (admission >= 0) close(admission);
   }
   void Proceed() {
     member->Proceed(
@@ -458,13 +465,14 @@ struct OwnEngine {
             ++connections;
             close(received.connection->fd);
           }
-          if (received.admission >= 0) close(received.admission);
+          if (received.admission >= 0) admission = received.admission;
           if (received.files >= 0) close(received.files);
           if (received.peer.has_value()) close(received.peer->page);
         },
         [] { return true; });
   }
 
+  int admission = -1;
   const std::unique_ptr<EnginePages> pages = *EnginePages::Create();
   std::unique_ptr<EngineMember> member;
   int connections = 0;  // that it has got
@@ -492,6 +500,55 @@ TEST_CASE("Connections wait until an adopted engine says whether work of ended s
   engine.member->Report(EndedWork::kNone);
   for (int i = 0; i < 3; ++i) proceed();
   CHECK(engine.connections == 1);
+  // The destructor would end this process.
+  engines.Release(std::chrono::milliseconds(0));
+}
+
+TEST_CASE(
+    "Files of sessions are removed only once an adopted engine has told which sessions go on") {
+  namespace fs = std::filesystem;
+  TestDirectory directory;
+  OwnEngine engine(directory.path);
+  Engines::Options options;
+  options.runtime_directory = directory.path;
+  // The list of the supervisor before says that the first session of this one has the number 100.
+  std::map<std::string, uint64_t> directories;
+  for (const uint64_t session : {1, 2, 100}) {
+    const std::string path = directory.path + "/" + std::to_string(session);
+    fs::create_directory(path);
+    directories[path] = session;
+  }
+  const auto exists = [&](const std::string& name) { return fs::exists(directory.path + name); };
+  int asked = 0;
+  options.session_directories = [&] {
+    ++asked;
+    return directories;
+  };
+  Engines engines(options);
+  engines.Adopt();
+  for (int i = 0; i < 10; ++i) {
+    engine.Proceed();
+    engines.Proceed();
+  }
+  CHECK(asked == 0);
+  REQUIRE(engine.admission >= 0);
+  // The engine has session 1 from the supervisor before.
+  const EngineChannel before = MakeEngineChannel().value();
+  AdmissionChannel admission(before.engine, std::chrono::seconds(60));
+  std::thread supervisor([&] {
+    std::optional<AdmissionRequest> question;
+    while (!question.has_value()) question = TakeAdmissionRequest(before.supervisor);
+    SendAdmissionReply(before.supervisor, question->question, {SessionBook::Outcome::kEnter, 1});
+  });
+  CHECK(admission.Enter("chat").session == 1);
+  supervisor.join();
+  close(before.supervisor);
+  admission.Replace(std::exchange(engine.admission, -1));
+  for (int i = 0; i < 10; ++i) engines.Proceed();
+  CHECK(asked == 1);
+  CHECK(exists("/1"));
+  CHECK_FALSE(exists("/2"));
+  CHECK(exists("/100"));
   // The destructor would end this process.
   engines.Release(std::chrono::milliseconds(0));
 }

@@ -407,6 +407,39 @@ TEST_CASE("Sessions behind an endpoint go on, and end when the next supervisor c
   }
 }
 
+TEST_CASE("The files of an engine that ended without a supervisor leave the endpoints") {
+  SupervisedDaemon daemon({}, "tenant");
+  const auto socket = [&](const std::string& endpoint) {
+    return daemon.runtime + "/endpoints/" + endpoint + "/detshared.sock";
+  };
+  pid_t engine = 0;
+  {
+    Operator me(daemon.socket());
+    REQUIRE(me.Open("ends").ok());
+    REQUIRE(me.Open("stays").ok());
+  }
+  TestClient ended(socket("ends")), stays(socket("stays"));
+  REQUIRE(ended.Open());
+  {
+    Operator me(daemon.socket());
+    const proto::Status status = me.Status();
+    REQUIRE(status.engines_size() == 1);
+    engine = status.engines(0).pid();
+  }
+  REQUIRE(stays.Open());
+  daemon.Kill();
+  kill(engine, SIGKILL);
+  REQUIRE(Eventually([&] { return !Runs(engine); }));
+  REQUIRE(fs::exists(ended.directory));
+  daemon.Start();
+  CHECK(Eventually([&] { return !fs::exists(ended.directory); }));
+  CHECK(fs::exists(stays.directory + "/session"));
+  CHECK(Works(stays));
+  TestClient next(socket("ends"));
+  REQUIRE(next.Open());
+  CHECK(fs::exists(next.directory + "/session"));
+}
+
 TEST_CASE("Operators reload the configuration of all engines, and a mistake changes nothing") {
   TestDirectory configuration;
   const std::string file = configuration.path + "/detshare.toml";

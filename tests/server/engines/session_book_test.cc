@@ -146,7 +146,7 @@ TEST_CASE("No session is admitted when the deciding process has ended and none r
 TEST_CASE("A process that replaces the deciding one learns of all sessions and gets the question") {
   Ends first, second;
   AdmissionChannel channel(first.fds[1], std::chrono::seconds(60));
-  AdmissionRequest left, asked, known;
+  AdmissionRequest left, asked, known, last;
   std::thread acceptor([&] {
     SendAdmissionReply(first.fds[0], Await(first.fds[0]).question, {Outcome::kEnter, 7});
     SendAdmissionReply(first.fds[0], Await(first.fds[0]).question, {Outcome::kEnter, 8});
@@ -156,6 +156,7 @@ TEST_CASE("A process that replaces the deciding one learns of all sessions and g
     close(std::exchange(first.fds[0], -1));
     channel.Replace(std::exchange(second.fds[1], -1));
     known = Await(second.fds[0]);
+    last = Await(second.fds[0]);
     SendAdmissionReply(second.fds[0], Await(second.fds[0]).question, {Outcome::kEnter, 9});
   });
   CHECK(channel.Enter("chat").session == 7);
@@ -168,6 +169,7 @@ TEST_CASE("A process that replaces the deciding one learns of all sessions and g
   CHECK(known.kind == AdmissionRequest::Kind::kGoesOn);
   CHECK(known.session == 8);
   CHECK(known.tenant == "train");
+  CHECK(last.kind == AdmissionRequest::Kind::kToldAll);
 }
 
 TEST_CASE(
@@ -182,6 +184,8 @@ TEST_CASE(
   book.GoOn(1, 5, "chat");
   book.GoOn(1, 6, "chat");
   CHECK(book.CountOf(1) == 2);
+  CHECK(book.Has(6));
+  CHECK_FALSE(book.Has(7));
   CHECK(book.Enter(1, "chat").outcome == Outcome::kTenantIsFull);
   CHECK(book.Enter(2, "train").session == 1000);
   CHECK(book.Enter(2, "train").outcome == Outcome::kDaemonIsFull);
