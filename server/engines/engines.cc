@@ -729,7 +729,9 @@ void Engines::Reap(Running::iterator ended) {
   Engine engine = std::move(ended->second);
   engines_.erase(ended);
   const std::string& group = engine.info.group;
-  const bool clean = engine.adopted ? engine.asked : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  // An adopted engine may have been told to end, or was released.
+  const bool clean =
+      engine.adopted ? engine.asked || ending_ : WIFEXITED(status) && WEXITSTATUS(status) == 0;
   const std::string text = engine.device_lost ? "has lost its device"
                            : engine.adopted   ? "ended"
                                               : Ending(status);

@@ -212,6 +212,25 @@ TEST_CASE("An orderly end leaves engines with sessions alone, and ends the other
   CHECK_FALSE(fs::exists(daemon.DirectoryOf("train")));
 }
 
+TEST_CASE("An adopted engine that ends in order with the supervisor is no error") {
+  SupervisedDaemon daemon({}, "tenant");
+  auto chat = Program(daemon, "chat");
+  REQUIRE(chat->Open());
+  const pid_t engine = StatusOf(*chat).pid();
+  daemon.Kill();
+  daemon.Start();
+  chat.reset();
+  {
+    TestClient admin(daemon.socket());
+    REQUIRE(Eventually([&] { return StatusOf(admin).sessions_size() == 0; }));
+  }
+  kill(daemon.pid, SIGTERM);
+  CHECK(daemon.Wait() == 0);
+  CHECK(Eventually([&] { return !Runs(engine); }));
+  CHECK_THAT(daemon.Log(), Catch::Contains("the engine of isolation group chat has ended"));
+  CHECK_THAT(daemon.Log(), !Catch::Contains("(pid " + std::to_string(engine) + ") ended"));
+}
+
 TEST_CASE("An interrupt ends the engines with the supervisor") {
   SupervisedDaemon daemon({}, "tenant");
   const auto chat = Program(daemon, "chat");
