@@ -20,6 +20,7 @@
 #include "policy/status_macros.h"
 #include "proto/owner.h"
 #include "server/access/acceptor.h"
+#include "server/access/descriptor_share.h"
 #include "server/base/errno_text.h"
 #include "server/base/grpc_status.h"
 #include "server/base/kept_file.h"
@@ -149,6 +150,8 @@ absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(
   return endpoints;
 }
 
+size_t TenantEndpoints::Limit() { return ShareOfDescriptors(8, kMaxEndpoints); }
+
 TenantEndpoints::TenantEndpoints(std::string directory, EndpointHost& host, Owners& owners)
     : directory_(std::move(directory)), host_(host), owners_(owners) {}
 
@@ -185,9 +188,15 @@ absl::StatusOr<TenantEndpoints::Opened> TenantEndpoints::Open(const proto::Tenan
   {
     const MutexLock lock(&mutex_);
     if (stopped_) return absl::UnavailableError("the daemon ends");
-    if (endpoints_.size() >= kMaxEndpoints && endpoints_.count(wanted.name()) == 0)
-      return absl::ResourceExhaustedError(
-          absl::StrCat("there are ", kMaxEndpoints, " endpoints already"));
+    const size_t limit = Limit();
+    if (endpoints_.size() >= limit && endpoints_.count(wanted.name()) == 0) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "there are ", endpoints_.size(), " endpoints already",
+          limit < kMaxEndpoints
+              ? ", as many as fit the descriptors that the daemon may have: raise LimitNOFILE= of "
+                "its service, or its ulimit -n"
+              : ""));
+    }
     made = Make(wanted, /*in_place=*/false);
     Save();  // an earlier endpoint of the name may be closed in any case
     if (made.ok()) opened = {DirectoryOf(wanted.name()), endpoints_.at(wanted.name()).endpoint};

@@ -44,6 +44,9 @@ namespace detshare {
 class TenantEndpoints {
  public:
   static constexpr size_t kMaxEndpoints = 512;
+  // How many this process may open. Each keeps two descriptors: together at most a quarter of those
+  // that the process may have now. Endpoints of an earlier daemon are opened again in any case.
+  static size_t Limit();
 
   // Opens again the endpoints that an earlier daemon had, in the same directories, because
   // containers have them mounted. The host and the owners, which it keeps true, outlive this object.
