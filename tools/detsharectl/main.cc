@@ -60,11 +60,23 @@ struct Options {
   std::string kind_of_names;
 };
 
-// Removes the first `--` and the arguments behind it, and returns these arguments: the command line
-// of another program.
+// Returns the name of the command that the arguments begin with; "" if they have none.
+std::string CommandOf(const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--socket") {
+      ++i;  // its value
+    } else if (arguments[i].empty() || arguments[i].front() != '-') {
+      return arguments[i];
+    }
+  }
+  return "";
+}
+
+// Removes the first `--` of `verify` and the arguments behind it, and returns these arguments: the
+// command line of another program. Behind the `--` of other commands are arguments of their own.
 std::vector<std::string> TakeCommand(std::vector<std::string>* arguments) {
   const auto mark = std::find(arguments->begin(), arguments->end(), "--");
-  if (mark == arguments->end()) return {};
+  if (mark == arguments->end() || CommandOf(*arguments) != "verify") return {};
   std::vector<std::string> command(mark + 1, arguments->end());
   arguments->erase(mark, arguments->end());
   return command;

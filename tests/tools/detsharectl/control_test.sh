@@ -204,6 +204,9 @@ expect 2 sessions kill
 says 'name the sessions'
 expect 1 sessions kill 999999
 says 'there is no session 999999'
+expect 1 sessions kill -- 999999
+says 'there is no session 999999'
+expect 2 status -- nonsense
 
 # A mistyped command line names the command, and what was probably meant.
 expect 2 stauts
