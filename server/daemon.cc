@@ -230,6 +230,8 @@ absl::Status Daemon::Listen() {
 
 Daemon::~Daemon() { Stop(std::chrono::hours(24)); }
 
+int Daemon::save_fd() const { return endpoints_ != nullptr ? endpoints_->save_fd() : -1; }
+
 void Daemon::SaveAgain() {
   if (endpoints_ != nullptr) endpoints_->SaveAgain();
 }

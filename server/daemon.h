@@ -116,6 +116,7 @@ class Daemon {
   void CloseEndpoint(uint64_t number);
   // As TenantEndpoints::SaveAgain().
   void SaveAgain();
+  int save_fd() const;
   // Returns whether a session exists or a process is connected. The process that Options::observer
   // names does not count. Any thread may call it.
   bool InUse();

@@ -47,8 +47,6 @@ using std::chrono::milliseconds;
 
 // For the reply of the supervisor, which does nothing that takes long.
 constexpr milliseconds kAdmissionTimeout(5000), kFilesTimeout(5000);
-// How often a list of endpoints that could not be written is written again.
-constexpr int kSavePeriod = 1000;  // milliseconds
 // How long a process with a lost device goes on. Clients learn of the loss from their sessions'
 // files; in this time gRPC sends the message with the reason.
 constexpr milliseconds kMessageTime(50);
@@ -222,11 +220,12 @@ void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& cha
                   Reloader& reloader, Daemon& daemon) {
   EngineMember* const member = channels.member.get();
   for (;;) {
-    pollfd fds[3] = {{startup.signal_fd, POLLIN, 0},
+    pollfd fds[4] = {{startup.signal_fd, POLLIN, 0},
                      {lost_fd, POLLIN, 0},
-                     {member != nullptr ? member->fd() : -1, POLLIN, 0}};
-    if (poll(fds, 3, member != nullptr ? member->timeout() : kSavePeriod) < 0) continue;
-    daemon.SaveAgain();
+                     {member != nullptr ? member->fd() : -1, POLLIN, 0},
+                     {daemon.save_fd(), POLLIN, 0}};
+    if (poll(fds, 4, member != nullptr ? member->timeout() : -1) < 0) continue;
+    if (fds[3].revents != 0) daemon.SaveAgain();
     if (fds[1].revents != 0) {
       if (member == nullptr) {
         startup.service_manager.Say("a device was lost: starting anew");

@@ -46,6 +46,7 @@
 #include "server/base/kept_file.h"
 #include "server/base/logging.h"
 #include "server/base/remove_tree.h"
+#include "server/base/retry_timer.h"
 #include "server/daemon_options.h"
 #include "server/device_inquiry.h"
 #include "server/directories.h"
@@ -76,8 +77,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kEnginesTimeout(2000);  // for replies of engines
 // For the end of engines that no program uses, when the supervisor ends.
 constexpr milliseconds kReleaseTimeout(2000);
-// How often the supervisor tries again to write what a full file system has kept it from writing.
-constexpr milliseconds kWritePeriod(1000);
 // Bounds of a list of devices, which must fit a message to an engine.
 constexpr size_t kMaxDeviceIds = 64, kMaxDeviceId = 64;
 // Entries of an endpoint's directory of sessions that are looked at. A container may make any number.
@@ -186,7 +185,7 @@ class Supervisor final : public EndpointHost {
   void GiveConfiguration();
   // Whether engines lack one of them.
   bool Unwritten() const { return !settings_.written() || lacks_configuration_; }
-  // Writes what could not be written before, also the list of endpoints.
+  // Writes what could not be written before.
   void WriteAgain();
   absl::Status StartServices();
   absl::Status ServeHttp();
@@ -223,6 +222,7 @@ class Supervisor final : public EndpointHost {
   const std::optional<UserRange> users_;  // of engines; nothing: engines run as this process's user
   bool restoring_ = true;                 // endpoints of an earlier supervisor are opened again
   bool lacks_configuration_ = false;      // engines do not have that of startup_
+  RetryTimer write_timer_;                // runs while something is unwritten
   Identity identity_;
   PeerTable peers_;
   Owners owners_;  // of endpoints_
@@ -305,6 +305,7 @@ void Supervisor::UseCopy() {
 void Supervisor::GiveSettings() {
   const absl::Status kept = settings_.Keep();
   if (kept.ok()) return;
+  write_timer_.Start();
   const bool earlier = access(SettingsFile(runtime_directory_).c_str(), F_OK) == 0;
   LogWarning(std::string(kept.message()), "; until that succeeds, ",
              earlier ? "engines have the settings and limits of the supervisor before this one"
@@ -316,6 +317,7 @@ void Supervisor::GiveConfiguration() {
   const absl::Status prepared = PrepareCopy(startup_.config_text);
   if (prepared.ok()) return UseCopy();
   lacks_configuration_ = true;
+  write_timer_.Start();
   const bool earlier = access(ConfigurationOfEngines(runtime_directory_).c_str(), F_OK) == 0;
   LogWarning(std::string(prepared.message()), "; until that succeeds, ",
              earlier ? "engines that begin have the configuration of the supervisor before this one"
@@ -323,11 +325,11 @@ void Supervisor::GiveConfiguration() {
 }
 
 void Supervisor::WriteAgain() {
-  endpoints_->SaveAgain();
+  write_timer_.Clear();
   if (!Unwritten()) return;
   if (lacks_configuration_ && PrepareCopy(startup_.config_text).ok()) UseCopy();
   if (!settings_.written()) settings_.Keep().IgnoreError();
-  if (Unwritten()) return;
+  if (Unwritten()) return write_timer_.Start();
   LogInfo("engines have the settings and the configuration of this supervisor now");
   devices_->Refresh();
   engines_->Reload();
@@ -627,19 +629,14 @@ absl::StatusOr<ReloadReport> Supervisor::Reload(const std::string& who) {
 bool Supervisor::HandleEvents() {
   const ServiceManager& service_manager = startup_.service_manager;
   const auto watchdog = std::chrono::duration_cast<milliseconds>(service_manager.watchdog() / 4);
-  const auto period = watchdog.count() == 0 ? kWritePeriod : std::min(kWritePeriod, watchdog);
-  const int timeout = static_cast<int>(period.count()) + 1;
-  auto write_at = std::chrono::steady_clock::now() + kWritePeriod;
+  const int timeout = watchdog.count() == 0 ? -1 : static_cast<int>(watchdog.count()) + 1;
   for (;;) {
-    pollfd fds[4] = {{startup_.signal_fd, POLLIN, 0},
-                     {errands_.fd(), POLLIN, 0},
-                     {arrivals_->fd(), POLLIN, 0},
-                     {engines_->fd(), POLLIN, 0}};
-    if (poll(fds, 4, timeout) < 0) continue;
-    if (std::chrono::steady_clock::now() >= write_at) {
-      WriteAgain();
-      write_at = std::chrono::steady_clock::now() + kWritePeriod;
-    }
+    pollfd fds[6] = {{startup_.signal_fd, POLLIN, 0},    {errands_.fd(), POLLIN, 0},
+                     {arrivals_->fd(), POLLIN, 0},       {engines_->fd(), POLLIN, 0},
+                     {endpoints_->save_fd(), POLLIN, 0}, {write_timer_.fd(), POLLIN, 0}};
+    if (poll(fds, 6, timeout) < 0) continue;
+    if (fds[4].revents != 0) endpoints_->SaveAgain();
+    if (fds[5].revents != 0) WriteAgain();
     errands_.Proceed();
     arrivals_->Proceed();
     engines_->Proceed();

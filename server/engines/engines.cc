@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,7 +54,6 @@ constexpr size_t kMaxFailed = 1024;
 // An engine makes its socket before all else.
 constexpr std::chrono::seconds kSocketTimeout(1);
 // A list of engines that could not be written is written again after this time.
-constexpr std::chrono::seconds kSavePeriod(1);
 // The list of engines is written once for so many sessions.
 constexpr uint64_t kReserved = 1000;
 // An engine that wants device memory wakes the others at most so often.
@@ -183,10 +181,8 @@ struct Engines::Channels {
 };
 
 Engines::Engines(Options options)
-    : options_(std::move(options)),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      save_timer_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
-  Watch(epoll_, save_timer_, Source::kTimer, 0);
+    : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  Watch(epoll_, save_timer_.fd(), Source::kTimer, 0);
   if (options_.users.has_value()) users_.emplace(*options_.users);
   book_.SetLimits(options_.limits);
 }
@@ -198,7 +194,6 @@ Engines::~Engines() {
     Drop(engine);
     for (const ClientConnection& connection : engine.waiting) close(connection.fd);
   }
-  close(save_timer_);
   close(epoll_);
 }
 
@@ -308,14 +303,11 @@ void Engines::SaveList() {
         "; a supervisor that replaces this one will not know its engines until that succeeds: "
         "free space there");
   }
-  itimerspec once{};
-  once.it_value.tv_sec = kSavePeriod.count();
-  timerfd_settime(save_timer_, 0, &once, nullptr);
+  save_timer_.Start();
 }
 
 void Engines::SaveAgain() {
-  uint64_t expired = 0;
-  [[maybe_unused]] const ssize_t got = read(save_timer_, &expired, sizeof(expired));
+  save_timer_.Clear();
   if (unsaved_) SaveList();
 }
 

@@ -36,6 +36,7 @@
 #include "proto/engine.pb.h"
 #include "server/access/descriptor_share.h"
 #include "server/base/event_log.h"
+#include "server/base/retry_timer.h"
 #include "server/engines/client_ticket.h"
 #include "server/engines/engine_channel.h"
 #include "server/engines/engine_process.h"
@@ -204,8 +205,8 @@ class Engines {
 
   const Options options_;
   int epoll_ = -1;
-  const int save_timer_;  // in the epoll
-  bool unsaved_ = false;  // the list could not be written
+  RetryTimer save_timer_;  // in the epoll
+  bool unsaved_ = false;   // the list could not be written
   bool ending_ = false;
   uint32_t next_ = 1;
   Running engines_;

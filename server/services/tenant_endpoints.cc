@@ -397,7 +397,8 @@ void TenantEndpoints::Save() {
   std::string text;
   google::protobuf::TextFormat::PrintToString(list, &text);
   const absl::Status written = WriteKeptFile(ListFile(), text);
-  const bool before = unsaved_.exchange(!written.ok(), std::memory_order_relaxed);
+  const bool before = std::exchange(unsaved_, !written.ok());
+  if (!written.ok()) save_timer_.Start();
   if (written.ok() && before) LogInfo(ListFile(), " is written again");
   if (!written.ok() && !before) {
     LogWarning(
@@ -408,10 +409,9 @@ void TenantEndpoints::Save() {
 }
 
 void TenantEndpoints::SaveAgain() {
-  // An Open() that takes long holds the mutex.
-  if (!unsaved_.load(std::memory_order_relaxed)) return;
+  save_timer_.Clear();
   const MutexLock lock(&mutex_);
-  Save();
+  if (unsaved_) Save();
 }
 
 void TenantEndpoints::Restore() {

@@ -20,7 +20,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -36,6 +35,7 @@
 #include "server/access/peer_table.h"
 #include "server/access/tenant_endpoint.h"
 #include "server/base/event_log.h"
+#include "server/base/retry_timer.h"
 #include "server/services/endpoint_host.h"
 
 namespace detshare {
@@ -73,9 +73,10 @@ class TenantEndpoints {
   absl::StatusOr<Closed> Close(const std::string& name);
   proto::EndpointList List() const;
 
-  // Saves the list of endpoints for the next daemon, if that has failed before. The owner calls it
-  // every now and then.
+  // Saves the list of endpoints for the next daemon, if that has failed before. The owner calls it when
+  // save_fd() is readable.
   void SaveAgain();
+  int save_fd() const { return save_timer_.fd(); }
   // Accepts no more connections and opens no more endpoints.
   void StopAccepting();
 
@@ -118,8 +119,8 @@ class TenantEndpoints {
   std::map<std::string, OpenEndpoint> endpoints_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  // The list could not be written. Written with the mutex held.
-  std::atomic<bool> unsaved_{false};
+  bool unsaved_ ABSL_GUARDED_BY(mutex_) = false;  // the list could not be written
+  RetryTimer save_timer_;
   std::vector<std::string> discarded_ ABSL_GUARDED_BY(mutex_);  // paths
 };
 

@@ -430,9 +430,16 @@ TEST_CASE("Connections that wait for engines have a bound over all groups") {
     refused.push_back(connection.tenant + ": " + std::string(why.message()));
   };
   Engines engines(options);
-  for (const std::string group : {"a", "b", "c"}) engines.Pass(group, {dup(0), group, nullptr});
+  std::vector<int> programs;
+  for (const std::string group : {"a", "b", "c"}) {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    programs.push_back(ends[0]);
+    engines.Pass(group, {ends[1], group, nullptr});
+  }
   REQUIRE(refused.size() == 1);
   CHECK(refused[0] == "c: too many programs wait for engines: try again in a moment");
+  for (const int program : programs) close(program);
 }
 
 // This process is the engine of group chat, whose supervisor has ended.
