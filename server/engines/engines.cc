@@ -53,7 +53,6 @@ constexpr size_t kMaxTenants = EnginePage::kMaxTenants;
 constexpr size_t kMaxFailed = 1024;
 // An engine makes its socket before all else.
 constexpr std::chrono::seconds kSocketTimeout(1);
-// A list of engines that could not be written is written again after this time.
 // The list of engines is written once for so many sessions.
 constexpr uint64_t kReserved = 1000;
 // An engine that wants device memory wakes the others at most so often.
