@@ -12,7 +12,8 @@ namespace detshare {
 namespace {
 
 absl::Status Ending() {
-  return absl::UnavailableError("detshared is ending and has not done this; ask its successor");
+  // UNAVAILABLE would mean that nothing has replied.
+  return absl::AbortedError("detshared is ending and has not done this; ask its successor");
 }
 
 // Ends a request whose caller has gone. Returns whether it has.

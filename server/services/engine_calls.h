@@ -37,7 +37,7 @@ class EngineCalls {
     std::function<bool()> gone;
     // Gets the result, once: that of the request's function, or why it was not called. That is
     // ResourceExhausted if too many requests wait, Cancelled if the caller has gone, and
-    // Unavailable after Stop().
+    // Aborted after Stop().
     std::function<void(const absl::Status& result)> end;
   };
   using Replies = std::vector<Reply>;

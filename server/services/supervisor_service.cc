@@ -265,10 +265,9 @@ absl::Status SupervisorService::End(const proto::EndSessionsRequest& request, co
   }
   for (const auto& [engine, part] : parts) {
     if (const absl::Status status = engines_.End(engine, part); !status.ok()) {
-      return absl::UnavailableError(absl::StrCat("sessions of isolation group ", engine.group,
-                                                 " were not ended: ", std::string(status.message()),
-                                                 "; ", ended->sessions_size(),
-                                                 " other sessions end"));
+      return absl::AbortedError(absl::StrCat("sessions of isolation group ", engine.group,
+                                             " were not ended: ", std::string(status.message()),
+                                             "; ", ended->sessions_size(), " other sessions end"));
     }
     ended->mutable_sessions()->MergeFrom(part.sessions());
   }

@@ -252,9 +252,9 @@ TEST_CASE("When the supervisor ends, requests that wait end at once and are not 
   });
   for (Waiter& one : waiting) {
     CHECK(one.HasResult());
-    CHECK(absl::IsUnavailable(one.Await()));
+    CHECK(absl::IsAborted(one.Await()));
   }
-  CHECK(absl::IsUnavailable(late.Await()));
+  CHECK(absl::IsAborted(late.Await()));
   // What has begun goes on.
   CHECK_FALSE(first_job.HasResult());
   CHECK_FALSE(first_read.HasResult());
