@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -21,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -162,6 +164,7 @@ class Supervisor final : public EndpointHost {
   bool HandleEvents();
   // Ends the engines, or leaves them to the next supervisor if programs use them.
   void Finish(bool end_engines);
+  void EndServers();
 
   // ---- EndpointHost
   bool SessionsGoOn() const override { return true; }
@@ -651,6 +654,25 @@ bool Supervisor::HandleEvents() {
   }
 }
 
+// A request may wait for an errand.
+void Supervisor::EndServers() {
+  std::atomic<bool> ended{false};  // relaxed: join() publishes the rest
+  std::thread ending([&] {
+    for (const auto& server : {operators_.get(), refused_.get()}) {
+      server->Shutdown(std::chrono::system_clock::now() + milliseconds(500));
+      server->Wait();
+    }
+    ended.store(true, std::memory_order_relaxed);
+    errands_.Post([] {});
+  });
+  while (!ended.load(std::memory_order_relaxed)) {
+    pollfd errand{errands_.fd(), POLLIN, 0};
+    poll(&errand, 1, -1);
+    errands_.Proceed();
+  }
+  ending.join();
+}
+
 void Supervisor::Finish(bool end_engines) {
   // The servers' end waits for the end of each request.
   calls_->Stop();
@@ -665,10 +687,7 @@ void Supervisor::Finish(bool end_engines) {
     // Each engine got the time to end by itself.
     LogWarning(engines_->size(), " engines are ended by force");
   }
-  for (const auto& server : {operators_.get(), refused_.get()}) {
-    server->Shutdown(std::chrono::system_clock::now() + milliseconds(500));
-    server->Wait();
-  }
+  EndServers();
   if (!daemon_.keep_socket) unlink(daemon_.socket.c_str());
   if (left != 0) {
     LogInfo("engines that go on with their sessions: ", left);

@@ -466,6 +466,32 @@ TEST_CASE(
   CHECK(kills.Await("detshared is ending and has not done this; ask its successor") >= 25);
 }
 
+TEST_CASE("A supervisor ends although it is asked to reload all the time") {
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshared.toml";
+  std::ofstream(file) << "[[tenant]]\nname = \"chat\"\n";
+  chmod(file.c_str(), 0600);
+  SupervisedDaemon daemon({"--config", file}, "tenant");
+  TestClient admin(daemon.socket());
+  const auto stub = AdminOf(admin);
+  std::atomic<int> reloads{0};
+  std::vector<std::thread> operators;
+  for (int i = 0; i < 4; ++i) {
+    operators.emplace_back([&] {
+      for (bool replied = true; replied;) {
+        grpc::ClientContext context;
+        proto::Reloaded reloaded;
+        replied = stub->Reload(&context, {}, &reloaded).ok();
+        reloads += replied;
+      }
+    });
+  }
+  while (reloads < 20) std::this_thread::yield();
+  kill(daemon.pid, SIGTERM);
+  CHECK(daemon.Wait() == 0);
+  for (std::thread& one : operators) one.join();
+}
+
 TEST_CASE("While an engine does not reply, only the first status takes long") {
   SupervisedDaemon daemon({}, "tenant");
   const auto program = Program(daemon, "chat");
