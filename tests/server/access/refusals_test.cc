@@ -41,11 +41,11 @@ TEST_CASE(
     }
     return count;
   };
-  CHECK(told(seconds(0), 1, 1000) == Refusals::kMaxReasons + 1);
-  CHECK(told(seconds(0), 1000, 1) == Refusals::kMaxHolders);  // one user was told of
-  CHECK(told(seconds(9), 1000, 1000) == (Refusals::kMaxHolders - 1) * Refusals::kMaxReasons);
+  CHECK(told(seconds(0), 1, 100) == Refusals::kMaxReasons + 1);
+  CHECK(told(seconds(0), 100, 1) == Refusals::kMaxHolders);  // one user was told of
+  CHECK(told(seconds(9), 100, 100) == (Refusals::kMaxHolders - 1) * Refusals::kMaxReasons);
   // Those of long ago make room.
-  CHECK(refusals.Note({false, 999}, "new", After(seconds(30))) == "new");
+  CHECK(refusals.Note({false, 99}, "new", After(seconds(30))) == "new");
   CHECK(refusals.Note({false, 0}, "new", After(seconds(30))) == "new");
 }
 
