@@ -395,21 +395,28 @@ absl::StatusOr<Device::Limit> CudaDevice::SetLimit(AddressSpace& space, int limi
       break;
   }
   Limit set{value, UINT64_MAX};
-  MutexLock lock(&limits_mutex_);
   for (CudaGroup* const group : {&context_->ordinary, context_->urgent.get()}) {
     if (group == nullptr) continue;
     group->Enter();
     size_t now = 0;
-    DETSHARE_RETURN_IF_ERROR(context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit"));
+    const auto read = [&] {
+      return context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit");
+    };
+    DETSHARE_RETURN_IF_ERROR(read());
     uint64_t in_force = now;
     if (value > now) {
       // May allocate the context's memory for stacks, heap or printf again, which drains the
-      // context.
-      DETSHARE_RETURN_IF_ERROR(group->idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
-        group->Enter();
-        return context_->Check(RaiseLimit(*api_, name, value, properties_.total_memory, &in_force),
-                               "cuCtxSetLimit");
-      }));
+      // context. Another session may raise the limit before its turn comes.
+      DETSHARE_RETURN_IF_ERROR(
+          group->idle.Run(static_cast<CudaAddressSpace&>(space), [&]() -> absl::Status {
+            group->Enter();
+            DETSHARE_RETURN_IF_ERROR(read());
+            in_force = now;
+            if (value <= now) return absl::OkStatus();
+            return context_->Check(
+                RaiseLimit(*api_, name, value, properties_.total_memory, &in_force),
+                "cuCtxSetLimit");
+          }));
     }
     set.in_force = std::min(set.in_force, in_force);
   }

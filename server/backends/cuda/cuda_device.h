@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
-#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_hold.h"
@@ -98,7 +97,6 @@ class CudaDevice final : public Device {
   // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;
   CUstream zeroing_stream_ = nullptr;  // null: new memory is zero
-  Mutex limits_mutex_;
 };
 
 // The place as the driver's functions take it: a device, or CU_DEVICE_CPU.
