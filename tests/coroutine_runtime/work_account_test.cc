@@ -412,8 +412,8 @@ TEST_CASE_METHOD(
     CHECK(device.operations[1].before == History{0});
     CHECK(device.operations[2].before == History{0, 1});
   }
+  std::atomic<uint64_t> fence{0};
   SECTION("when the client waits for it") {
-    std::atomic<uint64_t> fence{0};
     REQUIRE(coroutine->Signal(2, &fence, 1).ok());
     CHECK(device.fences.at({&fence, 1}) == History{0, 1});
   }
