@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "coroutine_runtime/held_memory.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
@@ -21,28 +22,6 @@ constexpr std::chrono::milliseconds kLongestPause(2);
 // The session had the memory when its work came. It may have freed it since then.
 absl::Status Freed() {
   return CudaError(kCudaErrorInvalidValue, "work that was kept accesses freed memory");
-}
-
-bool Holds(const AddressSpace& space, DeviceAddress address, uint64_t width, uint64_t height,
-           uint64_t depth, uint64_t pitch, uint64_t slice, bool write) {
-  if (width == 0 || height == 0 || depth == 0) return true;
-  return space.Contains(address, (depth - 1) * slice + (height - 1) * pitch + width, write);
-}
-
-bool HoldsBoth(const AddressSpace& space, const CopyRequest& r) {
-  const AddressSpace& to = r.destination_space != nullptr ? *r.destination_space : space;
-  const AddressSpace& from = r.source_space != nullptr ? *r.source_space : space;
-  return (r.destination_array.array != nullptr ||
-          Holds(to, r.destination, r.width, r.height, r.depth, r.destination_pitch,
-                r.destination_slice, /*write=*/true)) &&
-         (r.source_array.array != nullptr || r.inline_source ||
-          Holds(from, r.source, r.width, r.height, r.depth, r.source_pitch, r.source_slice,
-                /*write=*/false));
-}
-
-bool Holds(const AddressSpace& space, const MemoryOp& operation) {
-  const auto bytes = static_cast<uint64_t>(operation.bytes());
-  return bytes == 0 || space.Contains(operation.address, bytes, operation.is_write());
 }
 
 }  // namespace
@@ -161,7 +140,7 @@ Task<void> Parking::WatchWord(Parking* self, std::shared_ptr<Lane> lane, Address
   absl::Status status = read.ok() ? copy.status() : read.status();
   const auto begin = std::chrono::steady_clock::now();
   while (status.ok() && !word->over) {
-    status = Holds(*space, word->wait) ? absl::OkStatus() : Freed();
+    status = HoldsMemoryOf(*space, word->wait) ? absl::OkStatus() : Freed();
     if (!status.ok()) break;
     CopyRequest request;
     request.source = word->wait.address;
@@ -217,7 +196,7 @@ void Parking::Run(Lane& lane, Item item) {
   absl::Status status;
   if (item.word != nullptr) {
     if (!std::exchange(item.word->over, true)) {
-      status = !Holds(*item.space, item.word->wait)
+      status = !HoldsMemoryOf(*item.space, item.word->wait)
                    ? Freed()
                    : lane.queue->MemoryOps(*item.space, {&item.word->wait, 1});
     } else if ((item.word->wait.flags & MemoryOp::kWaitFlush) != 0) {
@@ -384,7 +363,7 @@ absl::Status ParkingQueue::Copy(AddressSpace& space, const CopyRequest& request)
   // Counted first: the compiler may move `own` before it evaluates the other argument.
   const size_t bytes = sizeof(request) + own.size();
   return Park(bytes, [queue, &space, request, own = std::move(own)] {
-    if (!HoldsBoth(space, request)) return Freed();
+    if (!HoldsMemoryOf(space, request)) return Freed();
     CopyRequest now = request;
     if (now.inline_source) now.source = reinterpret_cast<DeviceAddress>(own.data());
     return queue->Copy(space, now);
@@ -396,10 +375,7 @@ absl::Status ParkingQueue::Fill(AddressSpace& space, const FillRequest& request)
   if (passes()) [[likely]]
     return queue->Fill(space, request);
   return Park(sizeof(request), [queue, &space, request] {
-    const uint64_t width = request.width * static_cast<uint64_t>(request.element_bytes);
-    return Holds(space, request.address, width, request.height, 1, request.pitch, 0, /*write=*/true)
-               ? queue->Fill(space, request)
-               : Freed();
+    return HoldsMemoryOf(space, request) ? queue->Fill(space, request) : Freed();
   });
 }
 
@@ -448,7 +424,7 @@ absl::Status ParkingQueue::MemoryOps(AddressSpace& space, absl::Span<const Memor
           Park(others.size() * sizeof(MemoryOp),
                [queue, &space, own = std::vector<MemoryOp>(others.begin(), others.end())] {
                  return std::all_of(own.begin(), own.end(),
-                                    [&](const MemoryOp& one) { return Holds(space, one); })
+                                    [&](const MemoryOp& one) { return HoldsMemoryOf(space, one); })
                             ? queue->MemoryOps(space, own)
                             : Freed();
                }));

@@ -15,10 +15,11 @@
 //
 // Memory that the program shares with other processes stays where it is. The daemon maps the same
 // file instead, if it can find the file (wire::cuMemHostRegister_v2 says which files it finds).
-// In the session's pinned range, the GPU then reaches it at the program's address.
 // Otherwise the memory is registered by name only. So is memory that has a page in common with
 // memory that is already registered. The GPU does not reach such memory (cuMemHostGetDevicePointer
 // returns CUDA_ERROR_NOT_SUPPORTED), and copies of it are staged like those of ordinary memory.
+// Shared memory that the program has mapped in the session's pinned range has the same address for
+// the GPU.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "coroutine_runtime/held_memory.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/graph_node_params.h"
@@ -26,13 +27,6 @@ bool SameAttributes(const KernelStep& a, const KernelStep& b) {
   first.programmatic_serialization = second.programmatic_serialization;
   first.hints = second.hints;  // results do not depend on hints, so hints are not changed
   return first == second;
-}
-
-// Returns whether the space contains the box: from `address` to its last byte.
-bool Holds(const CudaAddressSpace& space, DeviceAddress address, uint64_t width, uint64_t height,
-           uint64_t depth, uint64_t pitch, uint64_t slice, bool write) {
-  if (width == 0 || height == 0 || depth == 0) return true;
-  return space.Contains(address, (depth - 1) * slice + (height - 1) * pitch + width, write);
 }
 
 }  // namespace
@@ -315,23 +309,12 @@ absl::Status CudaGraph::CheckMemory() {
   ForEachNode([&](const Node& node) {
     if (const auto* copy = std::get_if<CopyRequest>(&node.what.step)) {
       // Nodes keep their arrays alive, so arrays need no check.
-      held = held &&
-             (copy->source_array.array != nullptr ||
-              Holds(space_, copy->source, copy->width, copy->height, copy->depth,
-                    copy->source_pitch, copy->source_slice, /*write=*/false)) &&
-             (copy->destination_array.array != nullptr ||
-              Holds(space_, copy->destination, copy->width, copy->height, copy->depth,
-                    copy->destination_pitch, copy->destination_slice, /*write=*/true));
+      held = held && HoldsMemoryOf(space_, *copy);
     } else if (const auto* fill = std::get_if<FillRequest>(&node.what.step)) {
-      held = held &&
-             Holds(space_, fill->address, fill->width * static_cast<uint64_t>(fill->element_bytes),
-                   fill->height, 1, fill->pitch, 0, /*write=*/true);
+      held = held && HoldsMemoryOf(space_, *fill);
     } else if (const auto* memory = std::get_if<MemoryOpsStep>(&node.what.step)) {
-      for (const MemoryOp& operation : memory->operations) {
-        const auto bytes = static_cast<uint64_t>(operation.bytes());
-        held =
-            held && (bytes == 0 || space_.Contains(operation.address, bytes, operation.is_write()));
-      }
+      for (const MemoryOp& operation : memory->operations)
+        held = held && HoldsMemoryOf(space_, operation);
     }
   });
   if (!held) {

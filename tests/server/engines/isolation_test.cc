@@ -415,7 +415,7 @@ class WaitingCalls {
 };
 
 // detsharectl waits as long for the supervisor.
-constexpr std::chrono::seconds kPatience(10);
+constexpr std::chrono::seconds kControlTimeout(10);
 
 TEST_CASE("An engine that does not reply holds up no change in others, however many look at it") {
   SupervisedDaemon daemon({}, "tenant");
@@ -435,10 +435,10 @@ TEST_CASE("An engine that does not reply holds up no change in others, however m
   proto::EndedSessions ended;
   request.add_sessions(other->grant.session());
   CHECK(stub->EndSessions(&context, request, &ended).ok());
-  CHECK(std::chrono::steady_clock::now() - begin < kPatience);
+  CHECK(std::chrono::steady_clock::now() - begin < kControlTimeout);
   CHECK(other->AwaitEnd().has_value());
   CHECK(statuses.Await() == 30);
-  CHECK(std::chrono::steady_clock::now() - begin < kPatience);
+  CHECK(std::chrono::steady_clock::now() - begin < kControlTimeout);
 }
 
 TEST_CASE(
