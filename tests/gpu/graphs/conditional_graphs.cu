@@ -11,13 +11,17 @@
 //     build=once      once, or always: a new graph after each four launches
 //     graphs=0        threads that launch plain graphs, in the same order
 //     kernels=2       threads that launch kernels
+//     batch=8         how many of them it launches at a time
 //     length=0        how long one of these kernels runs, in microseconds
 //     streams=1       streams of each of these
-//     calls=none      what a further thread does: none, register, pinned, map, load, instantiate
+//     calls=none      what a further thread does: none, register, pinned, map, load, instantiate, streams,
+//                     limit (of the stack), hold (a kernel of one thread that runs for 200 us, and a write
+//                     to memory behind it)
 //     priority=0      of the streams of conditional graphs
 //     queued=no       yes: their streams wait for a kernel of another stream first
 //     writes=no       yes: a value is written to memory behind each of them (cuStreamWriteValue64)
 //     contexts=1      2: the conditional graphs run in a context of their own
+//     near=0          how many of the threads that launch kernels are in that context
 //
 // Prints one line: whether the context lives, the launches of graphs with conditional nodes, and those
 // of others. Several copies at a time make the hardware switch between contexts. The exit code is 1 if
@@ -40,9 +44,10 @@
 namespace {
 
 std::map<std::string, std::string> g_options = {
-    {"seconds", "3"},  {"threads", "3"}, {"rounds", "10"}, {"order", "event"}, {"build", "once"},
-    {"graphs", "0"},   {"kernels", "2"}, {"streams", "1"}, {"calls", "none"},  {"contexts", "1"},
-    {"priority", "0"}, {"queued", "no"}, {"writes", "no"}, {"length", "0"},
+    {"seconds", "3"},  {"threads", "3"},  {"rounds", "10"},  {"order", "event"},
+    {"build", "once"}, {"graphs", "0"},   {"kernels", "2"},  {"streams", "1"},
+    {"calls", "none"}, {"contexts", "1"}, {"priority", "0"}, {"queued", "no"},
+    {"writes", "no"},  {"length", "0"},   {"batch", "8"},    {"near", "0"},
 };
 std::atomic<long> g_conditional{0}, g_other{0}, g_wrong{0};
 std::atomic<bool> g_stop{false};
@@ -249,14 +254,15 @@ void Kernels(CUcontext context) {
   std::vector<cudaStream_t> streams;
   for (int i = 0; i < Number("streams"); ++i) streams.push_back(NewStream());
   unsigned* const counter = NewCounter();
+  const int batch = Number("batch");
   while (!g_stop) {
     for (const cudaStream_t stream : streams) {
       const std::shared_lock submits(g_idle);
-      for (int i = 0; i < 8; ++i) Small<<<4, 32, 0, stream>>>(counter, Clocks());
+      for (int i = 0; i < batch; ++i) Small<<<4, 32, 0, stream>>>(counter, Clocks());
       CHECK(cudaMemsetAsync(counter, 0, sizeof(*counter), stream));
     }
     for (const cudaStream_t stream : streams) CHECK(cudaStreamSynchronize(stream));
-    g_other += 8 * static_cast<long>(streams.size());
+    g_other += batch * static_cast<long>(streams.size());
   }
 }
 
@@ -278,6 +284,10 @@ void Calls(CUcontext context) {
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   CUdeviceptr range = 0;
+  uint64_t number = 0;
+  volatile uint64_t* word = nullptr;
+  CHECK(cudaHostAlloc(const_cast<uint64_t**>(&word), sizeof(*word), cudaHostAllocMapped));
+  *word = 0;
   CHECK(cuMemAddressReserve(&range, kPage, 0, 0, 0));
   while (!g_stop) {
     if (calls == "register") {
@@ -304,6 +314,15 @@ void Calls(CUcontext context) {
       CHECK(cuModuleUnload(module));
     } else if (calls == "instantiate") {
       Destroy(Build(/*conditional=*/false, counter));
+    } else if (calls == "streams") {
+      CHECK(cudaStreamDestroy(NewStream()));
+    } else if (calls == "limit") {
+      CHECK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024 * (1 + ++number % 8)));
+    } else if (calls == "hold") {
+      Small<<<1, 1, 0, stream>>>(counter, 400'000);
+      CHECK(cuStreamWriteValue64(stream, reinterpret_cast<CUdeviceptr>(word), ++number, 0));
+      while (*word != number) {
+      }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -336,7 +355,8 @@ int main(int argc, char** argv) {
   std::vector<std::thread> threads;
   for (int i = 0; i < Number("threads"); ++i) threads.emplace_back(Graphs, true, own);
   for (int i = 0; i < Number("graphs"); ++i) threads.emplace_back(Graphs, false, context);
-  for (int i = 0; i < Number("kernels"); ++i) threads.emplace_back(Kernels, context);
+  for (int i = 0; i < Number("kernels"); ++i)
+    threads.emplace_back(Kernels, i < Number("near") ? own : context);
   threads.emplace_back(Calls, context);
   std::this_thread::sleep_for(std::chrono::duration<double>(std::atof(Option("seconds").c_str())));
   g_stop = true;
