@@ -46,7 +46,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // For the reply of the supervisor, which does nothing that takes long.
-constexpr milliseconds kAdmissionTimeout(5000), kFilesTimeout(5000);
+constexpr milliseconds kAdmissionTimeout(5000), kFilesTimeout(5000), kPeersTimeout(1000);
 // How long a process with a lost device goes on. Clients learn of the loss from their sessions'
 // files; in this time gRPC sends the message with the reason.
 constexpr milliseconds kMessageTime(50);
@@ -204,13 +204,16 @@ void OfferReload(const ServiceManager& service_manager, Reloader& reloader, Daem
       });
 }
 
-// Takes turns on the devices with other engines than before.
-void LearnOfPeers(const Received& received, EnginePages& pages, Daemon& daemon) {
+void TakePeers(const Received& received, EnginePages& pages) {
   if (received.peer.has_value()) {
     if (const absl::Status added = pages.Add(received.peer->pid, received.peer->page); !added.ok())
       LogWarning("no turns with engine ", received.peer->pid, ": ", std::string(added.message()));
   }
   if (received.peers.has_value()) pages.Keep(*received.peers);
+}
+
+// The daemon takes turns on the devices with other engines than before.
+void NotePeers(Daemon& daemon) {
   for (DeviceScheduler* const scheduler : daemon.manager().Schedulers()) scheduler->NotePeers();
 }
 
@@ -219,6 +222,7 @@ void LearnOfPeers(const Received& received, EnginePages& pages, Daemon& daemon) 
 void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& channels,
                   Reloader& reloader, Daemon& daemon) {
   EngineMember* const member = channels.member.get();
+  if (member != nullptr) NotePeers(daemon);
   for (;;) {
     pollfd fds[4] = {{startup.signal_fd, POLLIN, 0},
                      {lost_fd, POLLIN, 0},
@@ -243,8 +247,10 @@ void HandleEvents(const Startup& startup, int lost_fd, const EngineChannels& cha
         Reload(startup.service_manager, reloader, "supervisor").IgnoreError();
       if (received.admission >= 0) channels.admission->Replace(received.admission);
       if (received.files >= 0) channels.files->Replace(received.files);
-      if (received.peer.has_value() || received.peers.has_value())
-        LearnOfPeers(received, *channels.pages, daemon);
+      if (received.peer.has_value() || received.peers.has_value()) {
+        TakePeers(received, *channels.pages);
+        NotePeers(daemon);
+      }
       if (received.look_for_room) daemon.manager().LookForRoom();
       if (received.shared_tenant.has_value()) {
         daemon.manager().tenant_board().Share(received.shared_tenant->peer,
@@ -284,6 +290,12 @@ int ServeDaemon(Startup startup) {
     return 1;
   }
   const EngineChannels channels = *std::move(engine);
+  // The backend must not change time slices beside the work of engines that it does not know.
+  if (channels.member != nullptr) {
+    channels.member->AwaitPeers(
+        [&channels](const Received& received) { TakePeers(received, *channels.pages); },
+        kPeersTimeout);
+  }
   absl::StatusOr<OpenedBackend> backend = OpenBackend(startup.backend);
   if (!backend.ok()) {
     LogError("no device: ", std::string(backend.status().message()));

@@ -1,5 +1,6 @@
 #include "server/engines/engine_process.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -133,12 +134,38 @@ void EngineMember::Leave() {
   supervisor_.store(-1, std::memory_order_relaxed);
 }
 
+void EngineMember::AwaitPeers(const std::function<void(const Received&)>& take,
+                              std::chrono::milliseconds max) {
+  const Clock::time_point until = Clock::now() + max;
+  for (bool told = false; !told && Clock::now() < until;) {
+    Received received = TakeMessage(channel_);
+    if (received.peer.has_value() || received.peers.has_value()) {
+      take(received);
+      told = received.peers.has_value();
+    } else if (received.any || received.end) {
+      told = received.end;
+      early_.push_back(std::move(received));
+    } else {
+      pollfd readable{channel_, POLLIN, 0};
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+      poll(&readable, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    }
+  }
+}
+
+Received EngineMember::TakeNext() {
+  if (early_.empty()) return TakeMessage(channel_);
+  Received received = std::move(early_.front());
+  early_.pop_front();
+  return received;
+}
+
 bool EngineMember::Proceed(const std::function<void(const Received&)>& take,
                            const std::function<bool()>& in_use) {
   // The messages of the supervisor that is gone come first.
   for (bool again = true; again;) {
     while (channel_ >= 0) {
-      const Received received = TakeMessage(channel_);
+      const Received received = TakeNext();
       if (received.end) {
         Leave();
         if (!released_) LogWarning("the supervisor has ended; the sessions go on");
@@ -170,6 +197,7 @@ bool EngineMember::Proceed(const std::function<void(const Received&)>& take,
 }
 
 int EngineMember::timeout() const {
+  if (!early_.empty()) return 0;
   if (released_) return static_cast<int>(kReleasedPeriod.count());
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(idle_since_ + idle_ - Clock::now());

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -48,6 +49,10 @@ class EngineMember {
   EngineMember(const EngineMember&) = delete;
   EngineMember& operator=(const EngineMember&) = delete;
 
+  // Waits until the supervisor has told of all other engines, for `max` at most. Calls `take` for the
+  // messages that do; Proceed() gets the others. Call it before Proceed().
+  void AwaitPeers(const std::function<void(const Received&)>& take, std::chrono::milliseconds max);
+
   // Readable when Proceed() has something to do.
   int fd() const { return epoll_; }
   // Calls `take` for each message that has come, and offers to end if that is due. Returns false
@@ -78,6 +83,8 @@ class EngineMember {
   // Takes connections at the adoption socket. The latest one wins: only a process of this user that
   // holds the lock of the daemon's socket connects there.
   void AcceptSupervisors();
+  // The next message, as TakeMessage().
+  Received TakeNext();
   // There is no supervisor any more.
   void Leave();
   // Requires a supervisor.
@@ -95,6 +102,7 @@ class EngineMember {
   std::atomic<pid_t> supervisor_{-1};
   bool released_ = false;  // the supervisor has ended in order
   uint64_t received_ = 0;
+  std::deque<Received> early_;  // messages that came before the first Proceed()
   Clock::time_point idle_since_ = Clock::now();
 };
 

@@ -485,6 +485,53 @@ struct OwnEngine {
   int connections = 0;  // that it has got
 };
 
+TEST_CASE(
+    "An engine knows the others before it begins, and loses no message that comes meanwhile") {
+  TestDirectory directory;
+  const std::string own = EngineDirectory(directory.path, "chat");
+  std::filesystem::create_directories(own);
+  const EngineChannel channel = MakeEngineChannel().value();
+  const auto pages = *EnginePages::Create();
+  const auto other = *EnginePages::Create();
+  const auto member =
+      EngineMember::Create(channel.engine, pages->fd(), own, std::chrono::minutes(1)).value();
+  REQUIRE(PassClosedEndpoint(channel.supervisor, 5).ok());
+  REQUIRE(PassPeer(channel.supervisor, 77, other->fd()).ok());
+  REQUIRE(PassPeers(channel.supervisor, {77}).ok());
+  REQUIRE(PassClosedEndpoint(channel.supervisor, 6).ok());
+  int peers = 0;
+  member->AwaitPeers(
+      [&](const Received& received) {
+        ++peers;
+        if (received.peer.has_value()) REQUIRE(pages->Add(77, received.peer->page).ok());
+      },
+      std::chrono::minutes(1));
+  CHECK(peers == 2);
+  CHECK(pages->peers().used == 1);
+  CHECK(member->timeout() == 0);
+  std::vector<uint64_t> closed;
+  REQUIRE(member->Proceed(
+      [&](const Received& received) { closed.push_back(received.closed_endpoint.value_or(0)); },
+      [] { return true; }));
+  CHECK(closed == std::vector<uint64_t>{5, 6});
+  CHECK(member->timeout() > 0);
+  close(channel.supervisor);
+}
+
+TEST_CASE("An engine whose supervisor ends does not wait for others") {
+  TestDirectory directory;
+  const std::string own = EngineDirectory(directory.path, "chat");
+  std::filesystem::create_directories(own);
+  const EngineChannel channel = MakeEngineChannel().value();
+  const auto pages = *EnginePages::Create();
+  const auto member =
+      EngineMember::Create(channel.engine, pages->fd(), own, std::chrono::minutes(1)).value();
+  close(channel.supervisor);
+  member->AwaitPeers([](const Received&) { FAIL("no peer was sent"); }, std::chrono::minutes(9));
+  CHECK(member->Proceed([](const Received&) { FAIL("nothing was sent"); }, [] { return true; }));
+  CHECK(member->supervisor() == -1);
+}
+
 TEST_CASE("Connections wait until an adopted engine says whether work of ended sessions runs") {
   TestDirectory directory;
   OwnEngine engine(directory.path);
