@@ -94,7 +94,7 @@ struct alignas(128) ViewWords {
 };
 
 // The words by which processes keep changes of time slices apart from graphs with conditional nodes
-// (server/backends/cuda/slice_gate.h). Sequentially consistent: each side publishes what it is about to do
+// (server/backends/cuda/graph_gate.h). Sequentially consistent: each side publishes what it is about to do
 // before it reads what the other does. A page of their own, because the GPU writes to it.
 struct alignas(4096) SliceWords {
   static constexpr size_t kGroups = 2;  // time-slice groups of a process

@@ -52,12 +52,20 @@ absl::Status CudaContext::Check(CUresult result, const char* call) {
   return CudaError(result, absl::StrCat(call, ": ", name == nullptr ? "unknown error" : name));
 }
 
+absl::Status CudaContext::ApartFromGraphs(absl::FunctionRef<absl::Status()> change) {
+  if (graph_gate == nullptr) return change();
+  absl::Status status;
+  graph_gate->ChangeHere([&] { status = change(); });
+  return status;
+}
+
 absl::Status CudaContext::RegisterPages(void* pages, size_t bytes) {
   Enter();
-  DETSHARE_RETURN_IF_ERROR(
-      Check(api.cuMemHostRegister(pages, bytes,
-                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-            "cuMemHostRegister"));
+  DETSHARE_RETURN_IF_ERROR(ApartFromGraphs([&] {
+    return Check(api.cuMemHostRegister(pages, bytes,
+                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+                 "cuMemHostRegister");
+  }));
   CUdeviceptr mapped = 0;
   absl::Status status =
       Check(api.cuMemHostGetDevicePointer(&mapped, pages, 0), "cuMemHostGetDevicePointer");

@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "coroutine_runtime/device.h"
 #include "proto/mutex.h"
 #include "server/backends/cuda/cuda_group.h"
 #include "server/backends/cuda/driver_api.h"
 #include "server/backends/cuda/gpu_claim.h"
-#include "server/backends/cuda/slice_gate.h"
+#include "server/backends/cuda/graph_gate.h"
 
 namespace detshare::cuda {
 
@@ -32,8 +33,8 @@ class CudaContext {
   // Null if the device cannot preempt. Set before other threads use the object.
   std::unique_ptr<CudaGroup> urgent;
   GpuClaim claim;  // while the groups have slices of the daemon
-  // Null if no slice changes. Set before other threads use the object.
-  std::unique_ptr<SliceGate> slice_gate;
+  // Null if the device cannot preempt. Set before other threads use the object.
+  std::unique_ptr<GraphGate> graph_gate;
   std::unique_ptr<SliceWords> slice_words;  // of a process that shows them to no other; else null
 
   // The group in which the session's work runs.
@@ -46,6 +47,10 @@ class CudaContext {
   // Returns OkStatus for CUDA_SUCCESS, else the error with the name of the call. Notes errors that
   // end the context.
   absl::Status Check(CUresult result, const char* call);
+
+  // Calls `change` while no graph with conditional nodes of this process is in flight
+  // (GraphGate::ChangeHere), if the device has more than one group. Returns what it returns.
+  absl::Status ApartFromGraphs(absl::FunctionRef<absl::Status()> change);
 
   // Lets the GPU read and write pages of host memory, at their own addresses.
   absl::Status RegisterPages(void* pages, size_t bytes);

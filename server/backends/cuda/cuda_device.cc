@@ -153,7 +153,7 @@ CudaDevice::~CudaDevice() {
     if (context_->urgent != nullptr) api_->cuCtxDestroy(context_->urgent->context);
     api_->cuDevicePrimaryCtxRelease(context_->device);
   };
-  context_->slice_gate != nullptr ? context_->slice_gate->Change(release) : release();
+  context_->graph_gate != nullptr ? context_->graph_gate->Change(release) : release();
 }
 
 absl::Status CudaDevice::Split(int sm_group) {
@@ -413,9 +413,11 @@ absl::StatusOr<Device::Limit> CudaDevice::SetLimit(AddressSpace& space, int limi
             DETSHARE_RETURN_IF_ERROR(read());
             in_force = now;
             if (value <= now) return absl::OkStatus();
-            return context_->Check(
-                RaiseLimit(*api_, name, value, properties_.total_memory, &in_force),
-                "cuCtxSetLimit");
+            return context_->ApartFromGraphs([&] {
+              return context_->Check(
+                  RaiseLimit(*api_, name, value, properties_.total_memory, &in_force),
+                  "cuCtxSetLimit");
+            });
           }));
     }
     set.in_force = std::min(set.in_force, in_force);

@@ -44,10 +44,10 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
   const auto instantiate = [&] {
     return graph->Instantiate(description.use_node_priority, refused);
   };
-  DETSHARE_RETURN_IF_ERROR(graph->local_bytes_ >
-                                   place.group->local_bytes.load(std::memory_order_relaxed)
-                               ? place.group->idle.Run(space, instantiate)
-                               : instantiate());
+  DETSHARE_RETURN_IF_ERROR(
+      graph->local_bytes_ > place.group->local_bytes.load(std::memory_order_relaxed)
+          ? place.group->idle.Run(space, [&] { return context.ApartFromGraphs(instantiate); })
+          : instantiate());
   return graph;
 }
 

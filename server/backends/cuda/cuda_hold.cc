@@ -64,9 +64,33 @@ class CudaHold final : public GroupHold {
   }
 
   absl::Status HoldFor(int64_t nanoseconds) override {
-    Request(static_cast<uint64_t>(std::clamp<int64_t>(nanoseconds, 0, kLongest)));
+    CudaContext& gpu = pool_.gpu_;
+    const auto refused = [&] { return gpu.graph_gate->Closed(/*group=*/true); };
+    if (refused()) return Refused();
+    Request(words_, static_cast<uint64_t>(std::clamp<int64_t>(nanoseconds, 0, kLongest)));
     // Acquire: pairs with the GPU's store behind the kernel.
-    if (words_.ended.load(std::memory_order_acquire) != launched_) return absl::OkStatus();
+    const uint64_t launched = words_.launched.load(std::memory_order_relaxed);
+    if (words_.ended.load(std::memory_order_acquire) != launched) return absl::OkStatus();
+    words_.launched.store(launched + 1);
+    const absl::Status status = refused() ? Refused() : Launch(launched + 1);
+    if (!status.ok()) words_.launched.store(launched);
+    return status;
+  }
+
+  void End() override { EndNow(words_); }
+
+  // Returns whether the hold has ended.
+  static bool EndNow(HoldPool::Words& words) {
+    if (words.ended.load() == words.launched.load()) return true;
+    Request(words, 0);
+    return false;
+  }
+
+ private:
+  // No text, which would be allocated.
+  static absl::Status Refused() { return absl::Status(absl::StatusCode::kUnavailable, ""); }
+
+  absl::Status Launch(uint64_t number) {
     CudaContext& gpu = pool_.gpu_;
     gpu.urgent->Enter();
     CUlaunchConfig config{};
@@ -77,29 +101,28 @@ class CudaHold final : public GroupHold {
     void* parameters[] = {&word};
     DETSHARE_RETURN_IF_ERROR(gpu.Check(
         gpu.api.cuLaunchKernelEx(&config, pool_.kernel_, parameters, nullptr), "cuLaunchKernelEx"));
-    DETSHARE_RETURN_IF_ERROR(gpu.Check(
-        gpu.api.cuStreamWriteValue64(stream_, reinterpret_cast<CUdeviceptr>(&words_.ended),
-                                     launched_ + 1, CU_STREAM_WRITE_VALUE_DEFAULT),
-        "cuStreamWriteValue64"));
-    ++launched_;
-    return absl::OkStatus();
+    return gpu.Check(
+        gpu.api.cuStreamWriteValue64(stream_, reinterpret_cast<CUdeviceptr>(&words_.ended), number,
+                                     CU_STREAM_WRITE_VALUE_DEFAULT),
+        "cuStreamWriteValue64");
   }
 
-  void End() override {
-    if (words_.ended.load(std::memory_order_relaxed) != launched_) Request(0);
-  }
-
- private:
-  void Request(uint64_t time) {
-    words_.request.store(++requests_ << kTimeBits | time, std::memory_order_release);
+  static void Request(HoldPool::Words& words, uint64_t time) {
+    const uint64_t number = words.requests.fetch_add(1, std::memory_order_relaxed) + 1;
+    words.request.store(number << kTimeBits | time, std::memory_order_release);
   }
 
   HoldPool& pool_;
   HoldPool::Words& words_;
   const CUstream stream_;
-  uint64_t requests_ = 0;
-  uint64_t launched_ = 0;
 };
+
+bool HoldPool::EndAll() {
+  auto* const words = static_cast<Words*>(page_);
+  bool all = true;
+  for (size_t i = 0; i < kPageBytes / sizeof(Words); ++i) all &= CudaHold::EndNow(words[i]);
+  return all;
+}
 
 absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
   static_assert(sizeof(Words) == 128);
@@ -124,6 +147,7 @@ absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
     for (size_t i = 0; i < kPageBytes / sizeof(Words); ++i)
       pool->free_.push_back(new (static_cast<std::byte*>(page) + i * sizeof(Words)) Words{});
   }
+  gpu.graph_gate->HaveHolds([pool = pool.get()] { return pool->EndAll(); });
   return pool;
 }
 
@@ -143,7 +167,7 @@ absl::StatusOr<std::unique_ptr<GroupHold>> HoldPool::CreateHold() {
     free_.pop_back();
   }
   words->request.store(0, std::memory_order_relaxed);
-  words->ended.store(0, std::memory_order_relaxed);
+  words->requests.store(0, std::memory_order_relaxed);
   gpu_.urgent->Enter();
   // The least priority: blocks of real work go first.
   int least = 0, greatest = 0;

@@ -7,6 +7,9 @@
 // 19.4 ms beside a full card without a hold, and 0.89 ms with one. A kernel alone, without the
 // write behind it, makes it worse.
 //
+// The driver does not bear a hold beside a graph with conditional nodes. So there is no hold while such a
+// graph is in flight in the group (graph_gate.h).
+//
 // The host sets the deadline by a word in registered memory, so a hold that lasts is extended by
 // one store. The hold's block takes a place on one SM. A kernel whose blocks fill all SMs would
 // need another wave for that, so such a kernel ends the hold first.
@@ -45,12 +48,20 @@ class HoldPool {
     // The number of the latest request, above kTimeBits, and the time from then on for which to
     // hold, in nanoseconds. Release: the kernel needs no other memory; the order of stores counts.
     alignas(64) std::atomic<uint64_t> request;
+    // The number of the latest request. Relaxed.
+    std::atomic<uint64_t> requests;
+    // The number of the latest kernel. Sequentially consistent: the hold stores it before it asks whether
+    // there may be one, and a launch that ends holds reads it after it has forbidden them.
+    std::atomic<uint64_t> launched;
     // The number of the latest kernel that has ended. The GPU stores it.
     alignas(64) std::atomic<uint64_t> ended;
   };
   static constexpr size_t kPageBytes = 4096;
 
   explicit HoldPool(CudaContext& gpu) : gpu_(gpu) {}
+
+  // As GraphGate::HaveHolds().
+  bool EndAll();
 
   CudaContext& gpu_;
   void* page_ = nullptr;

@@ -129,7 +129,8 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
       // also comes here.
       group_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
       const Submission submission(*this, space, Submission::kInIdleWindow);
-      return LaunchNow(static_cast<CudaAddressSpace&>(space), own, shape, parameters);
+      return context_.ApartFromGraphs(
+          [&] { return LaunchNow(static_cast<CudaAddressSpace&>(space), own, shape, parameters); });
     });
   }
   Submission submission(*this, space);
@@ -197,7 +198,7 @@ absl::Status CudaQueue::SubmitGraph(CudaAddressSpace& space, const CudaGraph& gr
   return group_.idle.Run(space, [&] {
     group_.local_bytes.store(graph.local_bytes(), std::memory_order_relaxed);
     const Submission submission(*this, space, Submission::kInIdleWindow);
-    return submit_in_place();
+    return context_.ApartFromGraphs(submit_in_place);
   });
 }
 

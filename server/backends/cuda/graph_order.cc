@@ -92,17 +92,18 @@ CUresult GraphOrder::WaitInStream(Entries::iterator entry) {
 }
 
 void GraphOrder::EnterGate(Entry& entry) {
-  SliceGate* const gate = group_.gpu.slice_gate.get();
+  GraphGate* const gate = group_.gpu.graph_gate.get();
   if (gate == nullptr || !entry.conditional) return;
   const auto began = Clock::now();
   while (!gate->Enter(std::chrono::nanoseconds(Clock::now() - began).count()))
     std::this_thread::sleep_for(kPoll);
+  if (group_.urgent) gate->EndHolds();
   entry.number = gate->Count(group_.urgent);
 }
 
 CUresult GraphOrder::LeaveGate(const Entry& entry) {
   if (entry.number == 0) return CUDA_SUCCESS;
-  SliceGate& gate = *group_.gpu.slice_gate;
+  GraphGate& gate = *group_.gpu.graph_gate;
   const CUresult result = group_.gpu.api.cuStreamWriteValue64(
       entry.stream, reinterpret_cast<CUdeviceptr>(&gate.ended(group_.urgent)), entry.number,
       CU_STREAM_WRITE_VALUE_DEFAULT);

@@ -13,7 +13,7 @@
 // between them. In 87,000 launches that waited on the host no context ended, and none in 181,000 with
 // one graph, however often it is in flight. Neither does the driver bear the shortest time slice, with
 // which the hardware stops the graph at any moment, nor a slice that changes meanwhile, also one of
-// another process (slice_gate.h). So the ordinary group has the driver's own slice while there are such
+// another process (graph_gate.h). So the ordinary group has the driver's own slice while there are such
 // graphs.
 //
 // A launch waits in the session's thread. While a stream waits for its client or for a word of memory,
@@ -51,7 +51,7 @@ class GraphOrder {
  private:
   struct Entry : Launch {
     CUevent end = nullptr;  // behind the graph; null: it is not launched yet
-    uint64_t number = 0;    // of SliceGate::Count(); 0: it has none
+    uint64_t number = 0;    // of GraphGate::Count(); 0: it has none
   };
   using Entries = std::list<Entry>;
 

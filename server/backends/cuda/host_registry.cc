@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_address_space.h"
 
 namespace detshare::cuda {
@@ -28,50 +29,41 @@ absl::Status HostRegistry::Register(CudaAddressSpace& space, CudaContext& contex
 // between.
 absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& context,
                                          uint64_t address, uint64_t bytes) {
-  MutexLock lock(&mutex_);
   for (;;) {
-    auto piece = registrations_.upper_bound(address);
-    if (piece != registrations_.begin() &&
-        std::prev(piece)->first + std::prev(piece)->second.bytes > address) {
-      --piece;
-    }
-    if (piece == registrations_.end() || piece->first >= address + bytes) break;
-    if (piece->second.users > 0) {
-      if (piece->first == address && piece->second.bytes == bytes) {
-        ++piece->second.users;
-        return absl::OkStatus();
-      }
-      return CudaError(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
-                       "the range overlaps registered memory");
-    }
+    std::optional<Old> old;
+    const absl::Status status =
+        context.ApartFromGraphs([&] { return TryRegister(context, address, bytes, &old); });
+    if (!old.has_value()) return status;
     // Unregistering drains the context. Without an idle moment it would hold the driver's lock and
     // wait for streams that wait for their clients, and those clients would wait for the lock.
-    const uint64_t old = piece->first, serial = piece->second.serial;
-    lock.Unlock();
-    absl::Status status = context.ordinary.idle.Run(space, [&] {
-      Reclaim(context, old, serial);
+    DETSHARE_RETURN_IF_ERROR(context.ordinary.idle.Run(space, [&] {
+      Reclaim(context, old->address, old->serial);
       return absl::OkStatus();
-    });
-    if (!status.ok()) return status;
-    lock.Lock();
+    }));
   }
-  void* const memory = reinterpret_cast<void*>(address);
-  absl::Status status =
-      context.Check(context.api.cuMemHostRegister(
-                        memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-                    "cuMemHostRegister");
-  if (!status.ok()) return status;
-  CUdeviceptr mapped = 0;
-  status = context.Check(context.api.cuMemHostGetDevicePointer(&mapped, memory, 0),
-                         "cuMemHostGetDevicePointer");
-  if (status.ok() && mapped != address) {
-    status =
-        CudaError(CUDA_ERROR_NOT_SUPPORTED, "the GPU sees registered memory at another address");
+}
+
+absl::Status HostRegistry::TryRegister(CudaContext& context, uint64_t address, uint64_t bytes,
+                                       std::optional<Old>* old) {
+  const MutexLock lock(&mutex_);
+  auto piece = registrations_.upper_bound(address);
+  if (piece != registrations_.begin() &&
+      std::prev(piece)->first + std::prev(piece)->second.bytes > address) {
+    --piece;
   }
-  if (!status.ok()) {
-    context.api.cuMemHostUnregister(memory);
-    return status;
+  if (piece != registrations_.end() && piece->first < address + bytes) {
+    if (piece->second.users == 0) {
+      *old = Old{piece->first, piece->second.serial};
+      return absl::OkStatus();
+    }
+    if (piece->first == address && piece->second.bytes == bytes) {
+      ++piece->second.users;
+      return absl::OkStatus();
+    }
+    return CudaError(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+                     "the range overlaps registered memory");
   }
+  DETSHARE_RETURN_IF_ERROR(context.RegisterPages(reinterpret_cast<void*>(address), bytes));
   registrations_[address] = Registration{bytes, 1, next_serial_++};
   return absl::OkStatus();
 }
@@ -91,16 +83,17 @@ void HostRegistry::Unregister(CudaContext& context, DeferredReclaimer& reclaimer
 }
 
 void HostRegistry::Reclaim(CudaContext& context, uint64_t address, uint64_t serial) {
-  MutexLock lock(&mutex_);
-  const auto found = registrations_.find(address);
-  if (found == registrations_.end() || found->second.serial != serial || found->second.users > 0)
-    return;
-  context.Enter();
-  context
-      .Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(address)),
-             "cuMemHostUnregister")
-      .IgnoreError();
-  registrations_.erase(found);
+  const auto unregister = [&] {
+    const MutexLock lock(&mutex_);
+    const auto found = registrations_.find(address);
+    if (found == registrations_.end() || found->second.serial != serial || found->second.users > 0)
+      return absl::OkStatus();
+    context.Enter();
+    registrations_.erase(found);
+    return context.Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(address)),
+                         "cuMemHostUnregister");
+  };
+  context.ApartFromGraphs(unregister).IgnoreError();
 }
 
 }  // namespace detshare::cuda

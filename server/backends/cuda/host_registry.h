@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "proto/mutex.h"
@@ -40,9 +41,16 @@ class HostRegistry {
   };
   absl::Status RegisterRange(CudaAddressSpace& space, CudaContext& context, uint64_t address,
                              uint64_t bytes);
+  // A registration that must be unregistered first.
+  struct Old {
+    uint64_t address = 0, serial = 0;
+  };
+  // Does nothing if there is such a one, and sets `*old`. Call it apart from graphs.
+  absl::Status TryRegister(CudaContext& context, uint64_t address, uint64_t bytes,
+                           std::optional<Old>* old);
   void Reclaim(CudaContext& context, uint64_t address, uint64_t serial);
 
-  Mutex mutex_;
+  Mutex mutex_;  // behind ApartFromGraphs()
   std::map<uint64_t, Registration> registrations_ ABSL_GUARDED_BY(mutex_);  // by address
   uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
 };

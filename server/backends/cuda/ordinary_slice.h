@@ -18,7 +18,7 @@
 //                  | nodes (Share)
 //
 // Threading: any thread. Each change of the slice takes some 100 us, and waits for graphs with conditional
-// nodes (slice_gate.h).
+// nodes (graph_gate.h).
 #pragma once
 
 #include <chrono>

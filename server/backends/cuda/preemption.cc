@@ -71,7 +71,7 @@ struct Proof {
   nanoseconds alone{}, beside_work{};  // medians, from launch to completion
 };
 
-absl::Status SetSlice(SliceGate& gate, const ChannelGroup& group, microseconds slice) {
+absl::Status SetSlice(GraphGate& gate, const ChannelGroup& group, microseconds slice) {
   absl::Status set;
   gate.Change([&] { set = group.SetTimeSlice(slice); });
   DETSHARE_RETURN_IF_ERROR(set);
@@ -170,10 +170,10 @@ class Prover {
 
   // The ordinary group has the short slice meanwhile.
   absl::StatusOr<std::vector<nanoseconds>> TimeShortsBesideLong(uint64_t steps) {
-    DETSHARE_RETURN_IF_ERROR(SetSlice(*gpu_.slice_gate, ordinary_, OrdinarySlice::kShort));
+    DETSHARE_RETURN_IF_ERROR(SetSlice(*gpu_.graph_gate, ordinary_, OrdinarySlice::kShort));
     absl::StatusOr<std::vector<nanoseconds>> times = TimeShortsUntilLongEnds(steps);
     // With the short slice the long kernel would stand still beside the work of other processes.
-    DETSHARE_RETURN_IF_ERROR(SetSlice(*gpu_.slice_gate, ordinary_, OrdinarySlice::kDefault));
+    DETSHARE_RETURN_IF_ERROR(SetSlice(*gpu_.graph_gate, ordinary_, OrdinarySlice::kDefault));
     DETSHARE_RETURN_IF_ERROR(
         gpu_.Check(gpu_.api.cuStreamSynchronize(streams_[kOrdinary]), "cuStreamSynchronize"));
     return times;
@@ -267,7 +267,7 @@ absl::Status MakeGate(CudaContext& gpu, const DaemonOnGpu& daemon) {
   }
   DETSHARE_RETURN_IF_ERROR(gpu.RegisterPages(words, sizeof(*words)));
   static const RealClock clock;
-  gpu.slice_gate = std::make_unique<SliceGate>(*words, daemon.peers, daemon.device, clock);
+  gpu.graph_gate = std::make_unique<GraphGate>(*words, daemon.peers, daemon.device, clock);
   return absl::OkStatus();
 }
 
@@ -306,7 +306,7 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
     return absl::UnavailableError(
         absl::StrCat("the urgent context has ", groups.size(), " known compute groups, not one"));
   DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_after, &total), "cuMemGetInfo"));
-  SliceGate& gate = *gpu.slice_gate;
+  GraphGate& gate = *gpu.graph_gate;
   DETSHARE_RETURN_IF_ERROR(SetSlice(gate, groups.front(), kUrgentSlice));
   Preemption preemption;
   preemption.latency_ns = kept.latency();
@@ -341,15 +341,15 @@ Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& pr
   gpu.ordinary.slice = nullptr;
   // All processes must have the same slices, or those with long ones would get all of the GPU.
   kept.Keep(0, done.status().message());
-  if (gpu.slice_gate != nullptr) {
-    gpu.slice_gate->Change([&] {
+  if (gpu.graph_gate != nullptr) {
+    gpu.graph_gate->Change([&] {
       if (gpu.urgent != nullptr) gpu.api.cuCtxDestroy(gpu.urgent->context);
       for (const ChannelGroup& group : primary)
         group.SetTimeSlice(OrdinarySlice::kDefault).IgnoreError();
     });
     gpu.urgent = nullptr;
     gpu.api.cuCtxSetCurrent(gpu.ordinary.context);
-    gpu.slice_gate = nullptr;
+    gpu.graph_gate = nullptr;
   }
   gpu.claim = GpuClaim();
   Preemption none;

@@ -37,7 +37,7 @@ struct DaemonOnGpu {
   size_t device = 0;
 };
 
-// Creates a second context, and sets `gpu.urgent`, `gpu.claim`, `gpu.slice_gate`, `gpu.ordinary.slice` and `*holds`, if no
+// Creates a second context, and sets `gpu.urgent`, `gpu.claim`, `gpu.graph_gate`, `gpu.ordinary.slice` and `*holds`, if no
 // other daemon claims the GPU and urgent work then really stops ordinary work. Otherwise leaves the
 // GPU as it was, and the result has the reason. `primary`: the channel groups of the primary
 // context. Takes about 0.3 s. Called before other threads use `gpu`.

@@ -14,8 +14,8 @@
 
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/graph_gate.h"
 #include "server/backends/cuda/ordinary_slice.h"
-#include "server/backends/cuda/slice_gate.h"
 #include "tests/server/backends/cuda/stand_in_session.h"
 
 namespace detshare::cuda {
@@ -90,10 +90,10 @@ class Launching {
 struct GatedSession : GraphSession {
   ManualClock clock;
   SliceWords words;
-  SliceGate* gate = nullptr;
+  GraphGate* gate = nullptr;
   GatedSession() : GraphSession(WritingDriver()) {
-    context.slice_gate = std::make_unique<SliceGate>(words, nullptr, 0, clock);
-    gate = context.slice_gate.get();
+    context.graph_gate = std::make_unique<GraphGate>(words, nullptr, 0, clock);
+    gate = context.graph_gate.get();
     g_writes.clear();
     order.AddConditional();
   }
@@ -135,6 +135,24 @@ TEST_CASE_METHOD(GatedSession, "A conditional graph is not launched while a slic
   });
   CHECK(launching->Join().ok());
   CHECK_FALSE(Open());
+}
+
+TEST_CASE_METHOD(GatedSession, "Holds end before a conditional graph of their group is launched") {
+  bool closed = false;
+  int asked = 0;
+  gate->HaveHolds([&] {
+    closed = gate->Closed(/*group=*/true);
+    return ++asked == 2;
+  });
+  REQUIRE(Launch(0, kConditional).ok());
+  CHECK(asked == 0);  // the ordinary group has no holds
+  context.urgent = std::make_unique<CudaGroup>(context, context.ordinary.context, /*urgent=*/true);
+  GraphOrder& urgent = context.urgent->graph_order;
+  urgent.AddConditional();
+  std::optional<GraphOrder::Place> place = *urgent.Enter(*space, In(1, kConditional));
+  REQUIRE(place->Await() == CUDA_SUCCESS);
+  CHECK(asked == 2);
+  CHECK(closed);
 }
 
 TEST_CASE_METHOD(GatedSession,

@@ -1,4 +1,4 @@
-#include "server/backends/cuda/slice_gate.h"
+#include "server/backends/cuda/graph_gate.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@ struct Process {
   std::unique_ptr<EnginePage> page = std::make_unique<EnginePage>();
   EnginePeers peers;
   ManualClock clock;
-  SliceGate gate{page->slices[kDevice], &peers, kDevice, clock};
+  GraphGate gate{page->slices[kDevice], &peers, kDevice, clock};
 
   SliceWords& words() { return page->slices[kDevice]; }
   void Know(const Process& other) {
@@ -44,7 +44,7 @@ struct Processes {
 // A change in a thread of its own, which lasts until the test ends it.
 class Changing {
  public:
-  explicit Changing(SliceGate& gate)
+  explicit Changing(GraphGate& gate)
       : thread_([this, &gate] {
           gate.Change([this] {
             begun_ = true;
@@ -114,11 +114,11 @@ TEST_CASE_METHOD(Processes,
   second.Launch();
   Changing change(first.gate);
   CHECK_FALSE(change.begun());
-  first.clock.Advance(SliceGate::kMaxGraph);
-  change.AwaitBegin();
+  // The thread may read the clock later than this one.
+  while (!change.begun()) first.clock.Advance(GraphGate::kMaxGraph / 100);
   change.End();
   first.gate.Change([] {});
-  first.clock.Advance(SliceGate::kIgnored);
+  first.clock.Advance(GraphGate::kIgnored);
   Changing later(first.gate);
   CHECK_FALSE(later.begun());
   second.End();
@@ -127,35 +127,27 @@ TEST_CASE_METHOD(Processes,
 TEST_CASE_METHOD(Processes,
                  "A launch does not wait for ever for a change, and then not again soon") {
   first.words().changing = 0xffffffff;
-  CHECK_FALSE(second.gate.Enter(SliceGate::kMaxChange - 1));
-  CHECK(second.gate.Enter(SliceGate::kMaxChange));
+  CHECK_FALSE(second.gate.Enter(GraphGate::kMaxChange - 1));
+  CHECK(second.gate.Enter(GraphGate::kMaxChange));
   second.gate.Leave();
   CHECK(second.gate.Enter(0));
   second.gate.Leave();
-  second.clock.Advance(SliceGate::kIgnored);
+  second.clock.Advance(GraphGate::kIgnored);
   CHECK_FALSE(second.gate.Enter(0));
 }
 
 TEST_CASE_METHOD(Processes, "Who is ignored does not hide others") {
   first.words().changing = 1;
-  REQUIRE(second.gate.Enter(SliceGate::kMaxChange));
+  REQUIRE(second.gate.Enter(GraphGate::kMaxChange));
   second.gate.Leave();
   second.words().changing = 1;
   CHECK_FALSE(second.gate.Enter(0));
 }
 
-TEST_CASE("Before a process knows the others, it gives their graphs time to end") {
-  Process process;
-  Changing change(process.gate);
-  CHECK_FALSE(change.begun());
-  process.clock.Advance(SliceGate::kUnknown);
-  change.AwaitBegin();
-}
-
 TEST_CASE("A process that is the only one waits for its own graphs") {
   SliceWords words;
   ManualClock clock;
-  SliceGate gate(words, nullptr, kDevice, clock);
+  GraphGate gate(words, nullptr, kDevice, clock);
   bool changed = false;
   gate.Change([&] { changed = true; });
   CHECK(changed);
@@ -166,6 +158,88 @@ TEST_CASE("A process that is the only one waits for its own graphs") {
   CHECK_FALSE(change.begun());
   words.ended[0] = 1;
   change.AwaitBegin();
+}
+
+TEST_CASE_METHOD(Processes, "A change of this process does not wait for graphs of others") {
+  second.Launch();
+  bool changed = false;
+  first.gate.ChangeHere([&] {
+    changed = true;
+    CHECK(second.gate.Enter(0));
+  });
+  CHECK(changed);
+}
+
+TEST_CASE_METHOD(Processes, "A change of this process waits for its graphs, and they for it") {
+  first.Launch();
+  std::atomic<bool> begun{false}, end{false};
+  std::thread change([&] {
+    first.gate.ChangeHere([&] {
+      begun = true;
+      while (!end) std::this_thread::yield();
+    });
+  });
+  while (first.gate.Enter(0)) {
+    first.gate.Leave();
+    std::this_thread::yield();
+  }
+  CHECK_FALSE(begun);
+  first.End();
+  while (!begun) std::this_thread::yield();
+  CHECK_FALSE(first.gate.Enter(0));
+  CHECK(first.gate.Enter(GraphGate::kMaxChange));
+  first.gate.Leave();
+  end = true;
+  change.join();
+  CHECK(first.gate.Enter(0));
+}
+
+TEST_CASE_METHOD(Processes, "A change of this process may launch graphs, and change again") {
+  bool changed = false;
+  first.gate.ChangeHere([&] {
+    first.Launch();
+    first.End();
+    first.gate.ChangeHere([&] { changed = true; });
+    first.Launch();
+    first.End();
+  });
+  CHECK(changed);
+}
+
+TEST_CASE_METHOD(Processes, "A slice may change beside a change of the process") {
+  Changing slice(first.gate);
+  slice.AwaitBegin();
+  bool changed = false;
+  first.gate.ChangeHere([&] { changed = true; });
+  CHECK(changed);
+}
+
+TEST_CASE("The gate is closed for holds while a graph of the group is launched or in flight") {
+  Process process;
+  CHECK_FALSE(process.gate.Closed(kGroup));
+  REQUIRE(process.gate.Enter(0));
+  CHECK(process.gate.Closed(kGroup));
+  CHECK(process.gate.Closed(0));
+  process.gate.Count(kGroup);
+  process.gate.Leave();
+  CHECK(process.gate.Closed(kGroup));
+  CHECK_FALSE(process.gate.Closed(0));
+  process.End();
+  CHECK_FALSE(process.gate.Closed(kGroup));
+}
+
+TEST_CASE("A launch waits until holds have ended, but not for ever") {
+  Process process;
+  process.gate.EndHolds();
+  int asked = 0;
+  process.gate.HaveHolds([&] { return ++asked == 3; });
+  process.gate.EndHolds();
+  CHECK(asked == 3);
+  process.gate.HaveHolds([&] {
+    process.clock.Advance(GraphGate::kMaxGraph / 2);
+    return false;
+  });
+  process.gate.EndHolds();
 }
 
 TEST_CASE_METHOD(Processes, "Changes and graphs of many threads are kept apart") {

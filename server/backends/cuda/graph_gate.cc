@@ -1,0 +1,92 @@
+#include "server/backends/cuda/graph_gate.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace detshare::cuda {
+namespace {
+
+constexpr std::chrono::microseconds kPoll(20);
+
+bool RunsIn(size_t group, const SliceWords& words) {
+  return words.launched[group].load() != words.ended[group].load();
+}
+
+bool InFlight(const SliceWords& words) {
+  if (words.entering.load() != 0) return true;
+  for (size_t group = 0; group < SliceWords::kGroups; ++group) {
+    if (RunsIn(group, words)) return true;
+  }
+  return false;
+}
+
+bool Changes(const SliceWords& words) { return words.changing.load() != 0; }
+
+// The gate through which this thread makes a change of its process.
+thread_local const GraphGate* t_changes = nullptr;
+
+}  // namespace
+
+bool GraphGate::Enter(int64_t waited) {
+  own_.entering.fetch_add(1);
+  const bool here = t_changes != this && waited < kMaxChange && changing_here_.load();
+  if (!here && !Any(/*everywhere=*/true, waited, kMaxChange, Changes)) return true;
+  Leave();
+  return false;
+}
+
+uint64_t GraphGate::Count(size_t group) { return own_.launched[group].fetch_add(1) + 1; }
+
+bool GraphGate::Closed(size_t group) const {
+  return own_.entering.load() != 0 || RunsIn(group, own_);
+}
+
+void GraphGate::EndHolds() {
+  const int64_t began = clock_.NowNanoseconds();
+  while (end_holds_ && !end_holds_() && clock_.NowNanoseconds() - began < kMaxGraph)
+    std::this_thread::sleep_for(kPoll);
+}
+
+void GraphGate::Change(absl::FunctionRef<void()> change) {
+  const MutexLock lock(&changing_);
+  own_.changing.store(1);
+  Await(/*everywhere=*/true);
+  change();
+  own_.changing.store(0);
+}
+
+void GraphGate::ChangeHere(absl::FunctionRef<void()> change) {
+  if (t_changes == this) return change();
+  const MutexLock lock(&changing_here_mutex_);
+  const GraphGate* const before = std::exchange(t_changes, this);
+  changing_here_.store(true);
+  Await(/*everywhere=*/false);
+  change();
+  changing_here_.store(false);
+  t_changes = before;
+}
+
+void GraphGate::Await(bool everywhere) {
+  const int64_t began = clock_.NowNanoseconds();
+  while (Any(everywhere, clock_.NowNanoseconds() - began, kMaxGraph, InFlight))
+    std::this_thread::sleep_for(kPoll);
+}
+
+bool GraphGate::Any(bool everywhere, int64_t waited, int64_t max, Test test) {
+  bool any = false;
+  const auto look = [&](uint64_t id, const SliceWords& words) {
+    if (!test(words)) return;
+    const MutexLock lock(&mutex_);
+    int64_t& until = ignored_until_[id];
+    const int64_t now = clock_.NowNanoseconds();
+    if (waited >= max) until = now + kIgnored;
+    any = any || now >= until;
+  };
+  look(0, own_);
+  if (!everywhere || peers_ == nullptr) return any;
+  peers_->ForEach([&](uint64_t id, const EnginePage& page) { look(id, page.slices[device_]); });
+  return any;
+}
+
+}  // namespace detshare::cuda

@@ -1,0 +1,97 @@
+// Keeps graphs with conditional nodes apart from what would end their context on one GPU: while such a
+// graph is in flight, none of that happens, and while it happens, no such graph is launched.
+//
+//     what                                                        | graphs of
+//     ------------------------------------------------------------+--------------------------------
+//     a time slice changes, or a context is destroyed: Change()   | all processes of the daemon
+//     a context gets more local memory or another limit, or host
+//     memory is registered or unregistered: ChangeHere()          | this process, in both groups
+//     a hold runs (cuda_hold.h): Closed(), EndHolds()             | the urgent group of this process
+//
+// Otherwise the driver (580, H200) ends the context with CUDA_ERROR_LAUNCH_FAILED, also if a slice is that
+// of another process without work, and if it gets the value that it had (docs/architecture.md). The
+// hardware must switch between contexts meanwhile; it does nothing to other graphs.
+//
+// Nobody waits for long: not for a graph that takes longer than kMaxGraph, nor for a process that is dead,
+// broken or hostile. The context is then at risk. For kIgnored after that, nobody waits for that process.
+//
+// Threading: any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "coroutine_runtime/clock.h"
+#include "coroutine_runtime/engine_page.h"
+#include "proto/mutex.h"
+
+namespace detshare::cuda {
+
+class GraphGate {
+ public:
+  // How long a change waits for graphs, and how long a graph waits for changes, in nanoseconds. A change
+  // itself takes up to half a millisecond.
+  static constexpr int64_t kMaxGraph = 100'000'000, kMaxChange = 500'000'000;
+  static constexpr int64_t kIgnored = 1'000'000'000;
+
+  // `own` are this process's words for the GPU. `peers` are the other processes, which have the GPU under
+  // the number `device`; null: there are none. All arguments outlive the object.
+  GraphGate(SliceWords& own, const EnginePeers* peers, size_t device, const Clock& clock)
+      : own_(own), peers_(peers), device_(device), clock_(clock) {}
+  GraphGate(const GraphGate&) = delete;
+  GraphGate& operator=(const GraphGate&) = delete;
+
+  // Lets a graph with conditional nodes be launched, until Leave(). False: something changes now, and not
+  // by this thread's ChangeHere(). The caller has waited for `waited` nanoseconds, and calls again.
+  bool Enter(int64_t waited);
+  // The launch is made, or will not be.
+  void Leave() { own_.entering.fetch_sub(1); }
+
+  // Counts a launch in the time-slice group `group`, below SliceWords::kGroups. Call it between Enter() and
+  // Leave(), and for one launch of a group at a time. When the graph has ended, the GPU must write the
+  // result to ended(group), in the order of launches; if there is no launch after all, too.
+  uint64_t Count(size_t group);
+  const std::atomic<uint64_t>& ended(size_t group) const { return own_.ended[group]; }
+
+  // Waits until no graph with conditional nodes is in flight in any process, and calls `change`.
+  void Change(absl::FunctionRef<void()> change);
+  // The same for the graphs of this process. `change` may call it again, and Enter(), but not Change().
+  void ChangeHere(absl::FunctionRef<void()> change);
+
+  // Whether a graph of the group is in flight, or any is being launched. Sequentially consistent: a hold
+  // is published before it asks; Enter() is called before EndHolds() looks for holds.
+  bool Closed(size_t group) const;
+  // `end` ends holds, and returns whether all of them have ended. Call it before other threads use the
+  // object.
+  void HaveHolds(std::function<bool()> end) { end_holds_ = std::move(end); }
+  // Ends the holds, between Enter() and Leave(), and waits until they have ended.
+  void EndHolds();
+
+ private:
+  // The words of this process or another one. Own: 0.
+  using Test = absl::FunctionRef<bool(const SliceWords& words)>;
+  // Whether the test holds for a process that is not ignored. If the caller has waited for `max`, it
+  // ignores them from now on.
+  bool Any(bool everywhere, int64_t waited, int64_t max, Test test);
+  // Waits until no graph is in flight, of any process or of this one, but not for ever.
+  void Await(bool everywhere);
+
+  SliceWords& own_;
+  const EnginePeers* const peers_;
+  const size_t device_;
+  const Clock& clock_;
+  std::function<bool()> end_holds_;       // null: there are none
+  Mutex changing_, changing_here_mutex_;  // one change of each kind at a time; before mutex_
+  // As SliceWords::changing, for the graphs of this process.
+  std::atomic<bool> changing_here_{false};
+  Mutex mutex_;
+  // Until when a process is ignored, by its id. Of this process: 0.
+  std::map<uint64_t, int64_t> ignored_until_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace detshare::cuda
