@@ -34,9 +34,10 @@ namespace detshare::cuda {
 
 class GraphGate {
  public:
-  // How long a change waits for graphs, and how long a graph waits for changes, in nanoseconds. A change
+  // How long a change waits for graphs, and how long a graph waits for changes, in nanoseconds. Urgent work
+  // that does not end stops a graph for 100 ms before it pauses (policy/best_effort_limits.h). A change
   // itself takes up to half a millisecond.
-  static constexpr int64_t kMaxGraph = 100'000'000, kMaxChange = 500'000'000;
+  static constexpr int64_t kMaxGraph = 250'000'000, kMaxChange = 500'000'000;
   static constexpr int64_t kIgnored = 1'000'000'000;
 
   // `own` are this process's words for the GPU. `peers` are the other processes, which have the GPU under
