@@ -22,6 +22,7 @@
 //     writes=no       yes: a value is written to memory behind each of them (cuStreamWriteValue64)
 //     contexts=1      2: the conditional graphs run in a context of their own
 //     near=0          how many of the threads that launch kernels are in that context
+//     orders=one      each: each context has an order of its own
 //
 // Prints one line: whether the context lives, the launches of graphs with conditional nodes, and those
 // of others. Several copies at a time make the hardware switch between contexts. The exit code is 1 if
@@ -44,10 +45,10 @@
 namespace {
 
 std::map<std::string, std::string> g_options = {
-    {"seconds", "3"},  {"threads", "3"},  {"rounds", "10"},  {"order", "event"},
-    {"build", "once"}, {"graphs", "0"},   {"kernels", "2"},  {"streams", "1"},
-    {"calls", "none"}, {"contexts", "1"}, {"priority", "0"}, {"queued", "no"},
-    {"writes", "no"},  {"length", "0"},   {"batch", "8"},    {"near", "0"},
+    {"seconds", "3"},  {"threads", "3"},  {"rounds", "10"}, {"order", "event"}, {"build", "once"},
+    {"graphs", "0"},   {"kernels", "2"},  {"streams", "1"}, {"calls", "none"},  {"contexts", "1"},
+    {"priority", "0"}, {"queued", "no"},  {"writes", "no"}, {"length", "0"},    {"batch", "8"},
+    {"near", "0"},     {"orders", "one"},
 };
 std::atomic<long> g_conditional{0}, g_other{0}, g_wrong{0};
 std::atomic<bool> g_stop{false};
@@ -213,7 +214,8 @@ class Order {
   std::map<cudaStream_t, cudaEvent_t> plain_;
 };
 
-Order g_order;
+// Of the conditional graphs' context, and of the other one.
+Order g_orders[2];
 
 void Graphs(bool conditional, CUcontext context) {
   CHECK(cuCtxSetCurrent(context));
@@ -223,6 +225,7 @@ void Graphs(bool conditional, CUcontext context) {
   const bool always = Option("build") == "always";
   const bool queued = conditional && Option("queued") == "yes";
   const bool writes = conditional && Option("writes") == "yes";
+  Order& order = g_orders[!conditional && Option("orders") == "each"];
   const cudaStream_t before = NewStream();
   const cudaEvent_t short_end = NewEvent();
   CUdeviceptr word = 0;
@@ -236,7 +239,7 @@ void Graphs(bool conditional, CUcontext context) {
       CHECK(cudaEventRecord(short_end, before));
       CHECK(cudaStreamWaitEvent(stream, short_end, 0));
     }
-    g_order.Launch(built.executable, stream, own, conditional);
+    order.Launch(built.executable, stream, own, conditional);
     if (writes) CHECK(cuStreamWriteValue64(stream, word, static_cast<uint64_t>(launch), 0));
     CHECK(cudaMemcpyAsync(&counted, counter, sizeof(counted), cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
