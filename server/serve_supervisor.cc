@@ -52,6 +52,7 @@
 #include "server/daemon_options.h"
 #include "server/device_inquiry.h"
 #include "server/directories.h"
+#include "server/engine_watch.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/engine_users.h"
 #include "server/engines/engines.h"
@@ -67,6 +68,7 @@
 #include "server/services/tenant_endpoints.h"
 #include "server/shared_memory/shared_region.h"
 #include "server/tenants/tenant_accounts.h"
+#include "server/watchdog.h"
 #include "server/web/engines_observer.h"
 #include "server/web/http_server.h"
 #include "server/web/serve_pages.h"
@@ -77,6 +79,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kEnginesTimeout(2000);  // for replies of engines
+// An engine that does not reply for about a minute hangs: EngineWatch::kMaxUnanswered times both.
+constexpr milliseconds kWatchPeriod(10'000), kWatchTimeout(5'000);
 // For the end of engines that no program uses, when the supervisor ends.
 constexpr milliseconds kReleaseTimeout(2000);
 // Bounds of a list of devices, which must fit a message to an engine.
@@ -243,6 +247,7 @@ class Supervisor final : public EndpointHost {
   std::unique_ptr<EnginesObserver> observer_;  // null: HTTP is not served
   std::unique_ptr<HttpServer> http_;           // asks observer_; null: HTTP is not served
   std::unique_ptr<Engines> engines_;
+  std::unique_ptr<EngineWatch> watch_;  // posts errands for engines_
   std::unique_ptr<Arrivals> arrivals_;
   int listen_fd_ = -1;
   Errands errands_;
@@ -342,6 +347,17 @@ absl::Status Supervisor::StartServices() {
   StartQuietGrpc();
   events_.KnowOwners([this](uint64_t endpoint) { return owners_.OfNumber(endpoint); });
   calls_ = std::make_unique<EngineCalls>(running_, EngineCalls::Times{.reply = kEnginesTimeout});
+  watch_ = std::make_unique<EngineWatch>(
+      running_, kWatchPeriod,
+      EngineWatch::Work{.ask =
+                            [](const EngineInfo& engine) {
+                              return AskDaemon(EngineSocket(engine.directory), kWatchTimeout);
+                            },
+                        .stopped = [](const EngineInfo& engine) { return IsStopped(engine.pid); },
+                        .end =
+                            [this](const EngineInfo& engine) {
+                              errands_.Post([this, pid = engine.pid] { engines_->EndHung(pid); });
+                            }});
   const auto changed = [this] { errands_.Post([this] { engines_->Reload(); }); };
   devices_ =
       std::make_unique<KnownDevices>([command = EngineCommand()](const std::atomic<bool>& stop) {
@@ -428,6 +444,7 @@ Engines::Options Supervisor::EngineOptions() {
     Note(adopted ? DaemonEvent::Kind::kEngineAdopted : DaemonEvent::Kind::kEngineStarted, engine,
          "");
     if (observer_ != nullptr) observer_->Begun(engine);
+    watch_->Begun();
   };
   options.ended = [this](const EngineInfo& engine, const EndedEngine& ended) {
     const bool idle = ended.how == EngineEnd::kAsked;
@@ -676,6 +693,7 @@ void Supervisor::EndServers() {
 void Supervisor::Finish(bool end_engines) {
   // The servers' end waits for the end of each request.
   calls_->Stop();
+  watch_.reset();
   http_.reset();
   arrivals_->Leave(listen_fd_);
   endpoints_->StopAccepting();

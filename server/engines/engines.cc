@@ -544,6 +544,14 @@ void Engines::DropPage(Engine& engine) {
   }
 }
 
+void Engines::EndHung(pid_t pid) {
+  for (auto& [number, engine] : engines_) {
+    if (engine.info.pid != pid) continue;
+    engine.hung = true;
+    SendSignal(engine.process, SIGKILL);
+  }
+}
+
 void Engines::CloseEndpoint(uint64_t endpoint) {
   for (auto& [number, engine] : engines_) {
     std::erase_if(engine.waiting, [&](const ClientConnection& one) {
@@ -724,8 +732,9 @@ void Engines::Reap(Running::iterator ended) {
   const bool clean =
       engine.adopted ? engine.asked || ending_ : WIFEXITED(status) && WEXITSTATUS(status) == 0;
   const std::string text = engine.device_lost ? "has lost its device"
-                           : engine.adopted   ? "ended"
-                                              : Ending(status);
+                           : engine.hung ? "did not reply for a minute, so the supervisor ended it"
+                           : engine.adopted ? "ended"
+                                            : Ending(status);
   const EngineEnd how = engine.device_lost ? EngineEnd::kDeviceLost
                         : clean            ? EngineEnd::kAsked
                                            : EngineEnd::kFailed;

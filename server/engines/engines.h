@@ -105,6 +105,8 @@ class Engines {
   // Tells the engines that the endpoint was closed. They end its sessions.
   void CloseEndpoint(uint64_t endpoint);
   void SetLimits(SessionBook::Limits limits) { book_.SetLimits(std::move(limits)); }
+  // Ends the engine of this process, if there is one, because it hangs. Its sessions end.
+  void EndHung(pid_t pid);
   // Tells the engines that the configuration or the settings have changed.
   void Reload();
   // Tells the engines to end. Returns false if some are still there after `timeout`.
@@ -126,6 +128,7 @@ class Engines {
     bool may_retire = false;  // further connections wait
     bool asked = false;       // it was told to end
     bool device_lost = false;
+    bool hung = false;      // EndHung() has ended it
     bool told_all = false;  // the book has all sessions that it has from an earlier supervisor
     int process = -1;       // a pidfd of the process
     int channel = -1;       // -1: it was told to end, or it is not adopted
