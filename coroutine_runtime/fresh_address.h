@@ -5,8 +5,12 @@
 // same address cannot be registered.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace detshare {
 
@@ -23,6 +27,20 @@ inline void* FreshAddress(uint64_t bytes) {
   const uint64_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const uint64_t offset = used.fetch_add(whole, std::memory_order_relaxed) % kBytes;
   return reinterpret_cast<void*>(fresh_window_base + offset);
+}
+
+struct UnmapPages {
+  size_t bytes;
+  void operator()(void* pages) const { munmap(pages, bytes); }
+};
+using FreshPages = std::unique_ptr<void, UnmapPages>;
+
+// Maps memory of this process at such an address, filled with zeroes. Returns null, with errno, if there is
+// none. Threading: any thread.
+inline FreshPages MapFreshPages(size_t bytes) {
+  void* const pages =
+      mmap(FreshAddress(bytes), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return FreshPages(pages == MAP_FAILED ? nullptr : pages, UnmapPages{bytes});
 }
 
 }  // namespace detshare

@@ -73,6 +73,7 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   cuda.driver_path = options.cuda_driver;
   cuda.sm_group = options.cuda_sm_group;
   cuda.preemption = options.preemption;
+  cuda.stand_in_groups = options.cuda_stand_in_groups;
   cuda.connections = options.cuda_connections;
   cuda.shared_directory = options.shared_directory;
   cuda.daemon_number = options.daemon_number;

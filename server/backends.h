@@ -20,6 +20,7 @@ struct BackendOptions {
   int cuda_sm_group = 8;
   // Whether devices that can preempt have an urgent time-slice group.
   bool preemption = true;
+  bool cuda_stand_in_groups = false;                     // as in CudaOptions
   int cuda_connections = CudaOptions::kMostConnections;  // as in CudaOptions
   std::string shared_directory;                          // likewise
   uint64_t daemon_number = 0;                            // likewise

@@ -80,6 +80,7 @@ void AddInternalFlags(CLI::App& app, Flags& flags) {
   app.add_option("--engine-idle-ms", flags.engine_idle_ms)->group("");
   app.add_flag("--remove-runtime-dir", flags.remove_runtime_directory)->group("");
   app.add_flag("--soft-lose-device-on-fault", flags.server.lose_device_on_fault)->group("");
+  app.add_flag("--cuda-stand-in-groups", flags.cuda_stand_in_groups)->group("");
   app.add_flag("--soft-kernels-outlive-sessions", flags.soft_kernels_outlive_sessions)->group("");
 }
 

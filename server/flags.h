@@ -22,6 +22,7 @@ struct Flags {
   // lose_device_on_fault.
   ServerOptions server;
   bool soft_kernels_outlive_sessions = false;  // as in BackendOptions
+  bool cuda_stand_in_groups = false;           // likewise
   int listen_fd = -1;                          // as Daemon::Options::listen_fd
   uint64_t device_losses = 0;                  // as Daemon::Options::device_losses
   int devices_fd = -1;                    // gets a description of the devices (device_inquiry.h)

@@ -76,6 +76,7 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   daemon.device_losses = flags.device_losses;
   ApplyConfig(startup.config, &daemon, &startup.backend);
   startup.backend.soft_kernels_outlive_sessions = flags.soft_kernels_outlive_sessions;
+  startup.backend.cuda_stand_in_groups = flags.cuda_stand_in_groups;
   DETSHARE_RETURN_IF_ERROR(AdoptPassedSocket(&daemon));
   if (daemon.socket.empty()) daemon.socket = std::string(kDefaultSocket);
   daemon.server.runtime_directory =

@@ -5,6 +5,7 @@
 #   cuda_backend_test.sh DETSHARE DETSHARED LIBCUDA... -- RUN_PROGRAMS PROGRAMS.TXT
 #
 #   LOWER_FLAGS: flags of the daemon with the software GPU [none]
+#   UPPER_FLAGS: flags of the daemon with the CUDA backend [none]
 #   JOBS: programs at a time [1]
 #   SELECT: options of run_programs that choose programs
 set -uo pipefail
@@ -31,7 +32,8 @@ daemon lower --device-window-base 0x060000000000 --device-window-bytes 0x8000000
   ${LOWER_FLAGS:-}
 daemon upper --cuda-driver "$libraries/libcuda.so.1" \
   --device-window-base 0x070000000000 --device-window-bytes 0x1000000000 \
-  --fresh-window-base 0x710000000000 --pinned-window-base 0x720000000000 --pinned-window-bytes 0x100000000
+  --fresh-window-base 0x710000000000 --pinned-window-base 0x720000000000 --pinned-window-bytes 0x100000000 \
+  ${UPPER_FLAGS:-}
 
 # After a fault the upper daemon would need a new session of the lower one.
 read -ra select <<<"${SELECT:---without gpu_only,two_devices,fault,driver_only}"

@@ -22,6 +22,8 @@ struct CudaOptions {
   int sm_group = 8;
   // Whether to use time-slice groups, if the driver honours their slices.
   bool preemption = true;
+  // For tests whose driver has no time slices: the groups only stand in for such, and nothing preempts.
+  bool stand_in_groups = false;
   // How many streams of a context the hardware can execute independently of each other
   // (CUDA_DEVICE_MAX_CONNECTIONS, which the daemon's environment may set instead). Each takes channels.
   // With c channels on the GPU, the driver takes some 16 us * c for each that a process creates.

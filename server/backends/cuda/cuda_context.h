@@ -11,6 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/fresh_address.h"
 #include "proto/mutex.h"
 #include "server/backends/cuda/cuda_group.h"
 #include "server/backends/cuda/driver_api.h"
@@ -35,7 +36,8 @@ class CudaContext {
   GpuClaim claim;  // while the groups have slices of the daemon
   // Null if the device cannot preempt. Set before other threads use the object.
   std::unique_ptr<GraphGate> graph_gate;
-  std::unique_ptr<SliceWords> slice_words;  // of a process that shows them to no other; else null
+  // Of a process that shows them to no other; else empty.
+  FreshPages slice_words;
 
   // The group in which the session's work runs.
   CudaGroup& GroupOf(const AddressSpace& space) {

@@ -42,6 +42,7 @@ DaemonOnGpu DaemonOf(const CudaOptions& options, int ordinal, const DeviceProper
     daemon.peers = options.peers;
   }
   daemon.number = options.daemon_number;
+  daemon.stand_in_groups = options.stand_in_groups;
   daemon.node = DeviceNode(PciAddress(gpu));
   if (!options.shared_directory.empty()) {
     daemon.proof =
@@ -75,7 +76,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   CUcontext primary = nullptr;
   std::vector<ChannelGroup> channel_groups;
   {
-    const ChannelGroupRecorder recorder;
+    const ChannelGroupRecorder recorder(options.stand_in_groups);
     const CUresult result = api->cuDevicePrimaryCtxRetain(&primary, device);
     if (result == CUDA_ERROR_DEVICE_UNAVAILABLE) {
       return failed(result,

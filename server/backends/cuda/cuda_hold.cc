@@ -1,7 +1,5 @@
 #include "server/backends/cuda/cuda_hold.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <new>
@@ -118,7 +116,7 @@ class CudaHold final : public GroupHold {
 };
 
 bool HoldPool::EndAll() {
-  auto* const words = static_cast<Words*>(page_);
+  auto* const words = static_cast<Words*>(page_.get());
   bool all = true;
   for (size_t i = 0; i < kPageBytes / sizeof(Words); ++i) all &= CudaHold::EndNow(words[i]);
   return all;
@@ -127,10 +125,9 @@ bool HoldPool::EndAll() {
 absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
   static_assert(sizeof(Words) == 128);
   std::unique_ptr<HoldPool> pool(new HoldPool(gpu));
-  void* const page =
-      mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return absl::ErrnoToStatus(errno, "no page for the words of holds");
-  pool->page_ = page;
+  pool->page_ = MapFreshPages(kPageBytes);
+  void* const page = pool->page_.get();
+  if (page == nullptr) return absl::ErrnoToStatus(errno, "no page for the words of holds");
   DETSHARE_RETURN_IF_ERROR(gpu.RegisterPages(page, kPageBytes));
   pool->registered_ = true;
   CUkernel kernel = nullptr;
@@ -154,8 +151,7 @@ absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
 HoldPool::~HoldPool() {
   gpu_.Enter();
   if (library_ != nullptr) gpu_.api.cuLibraryUnload(library_);
-  if (registered_) gpu_.api.cuMemHostUnregister(page_);
-  if (page_ != nullptr) munmap(page_, kPageBytes);
+  if (registered_) gpu_.api.cuMemHostUnregister(page_.get());
 }
 
 absl::StatusOr<std::unique_ptr<GroupHold>> HoldPool::CreateHold() {

@@ -23,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/fresh_address.h"
 #include "proto/mutex.h"
 #include "server/backends/cuda/cuda_context.h"
 
@@ -64,7 +65,7 @@ class HoldPool {
   bool EndAll();
 
   CudaContext& gpu_;
-  void* page_ = nullptr;
+  FreshPages page_;
   bool registered_ = false;
   CUlibrary library_ = nullptr;
   CUfunction kernel_ = nullptr;

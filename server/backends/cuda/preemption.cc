@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "coroutine_runtime/clock.h"
+#include "coroutine_runtime/fresh_address.h"
 #include "policy/status_macros.h"
 #include "server/backends/cuda/ordinary_slice.h"
 
@@ -262,8 +264,10 @@ class KeptProof {
 absl::Status MakeGate(CudaContext& gpu, const DaemonOnGpu& daemon) {
   SliceWords* words = daemon.slice_words;
   if (words == nullptr) {
-    gpu.slice_words = std::make_unique<SliceWords>();
-    words = gpu.slice_words.get();
+    gpu.slice_words = MapFreshPages(sizeof(SliceWords));
+    if (gpu.slice_words == nullptr)
+      return absl::ErrnoToStatus(errno, "no page for the gate's words");
+    words = new (gpu.slice_words.get()) SliceWords;
   }
   DETSHARE_RETURN_IF_ERROR(gpu.RegisterPages(words, sizeof(*words)));
   static const RealClock clock;
@@ -293,7 +297,7 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
   CUcontext context = nullptr;
   std::vector<ChannelGroup> groups;
   {
-    const ChannelGroupRecorder recorder;
+    const ChannelGroupRecorder recorder(daemon.stand_in_groups);
     DETSHARE_RETURN_IF_ERROR(gpu.Check(
         api.cuCtxCreate(&context, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST, gpu.device),
         "cuCtxCreate"));
@@ -310,7 +314,9 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
   DETSHARE_RETURN_IF_ERROR(SetSlice(gate, groups.front(), kUrgentSlice));
   Preemption preemption;
   preemption.latency_ns = kept.latency();
-  if (!kept.known()) {
+  if (daemon.stand_in_groups) {
+    preemption.latency_ns = 1;
+  } else if (!kept.known()) {
     DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu, primary.front()).Run());
     preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
   }

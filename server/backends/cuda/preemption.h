@@ -24,8 +24,9 @@ namespace detshare::cuda {
 
 // The daemon that this process belongs to, and what its processes have in common on one GPU.
 struct DaemonOnGpu {
-  uint64_t number = 0;  // as CudaOptions::daemon_number
-  std::string node;     // the GPU's device file; "": unknown
+  uint64_t number = 0;           // as CudaOptions::daemon_number
+  std::string node;              // the GPU's device file; "": unknown
+  bool stand_in_groups = false;  // as in CudaOptions
   // A file for the result of the proof; "": this is the only process. The first process keeps its
   // result there, and the others take it, because work of other processes disturbs the proof. They
   // wait for each other.

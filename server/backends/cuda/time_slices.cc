@@ -85,7 +85,19 @@ void NoteChannelGroup(int descriptor, unsigned long request, const void* argumen
   if (recording.on) recording.groups.emplace_back(descriptor, call.client, call.object);
 }
 
+ChannelGroup ChannelGroup::StandIn() {
+  ChannelGroup group(-1, 0, 0);
+  group.stand_in_ = std::make_shared<std::atomic<uint64_t>>(0);
+  return group;
+}
+
 absl::Status ChannelGroup::Control(uint32_t command, uint64_t* microseconds) const {
+  if (stand_in_ != nullptr) {
+    // Relaxed: the slice publishes nothing.
+    if (command == kSetTimeSlice) stand_in_->store(*microseconds, std::memory_order_relaxed);
+    *microseconds = stand_in_->load(std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
   ControlParameters call{};
   call.client = client_;
   call.object = handle_;
@@ -112,11 +124,12 @@ absl::StatusOr<std::chrono::microseconds> ChannelGroup::TimeSlice() const {
   return std::chrono::microseconds(microseconds);
 }
 
-ChannelGroupRecorder::ChannelGroupRecorder() {
+ChannelGroupRecorder::ChannelGroupRecorder(bool stand_in) {
   Recording& recording = TheRecording();
   const MutexLock lock(&recording.mutex);
-  recording.on = true;
+  recording.on = !stand_in;
   recording.groups.clear();
+  if (stand_in) recording.groups.push_back(ChannelGroup::StandIn());
 }
 
 ChannelGroupRecorder::~ChannelGroupRecorder() {

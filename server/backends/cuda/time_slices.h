@@ -11,8 +11,10 @@
 // (src/common/sdk/nvidia/inc/nvos.h, ctrl/ctrla06c.h, class/cla06c.h, alloc/alloc_channel.h).
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +28,8 @@ class ChannelGroup {
  public:
   ChannelGroup(int descriptor, uint32_t client, uint32_t handle)
       : descriptor_(descriptor), client_(client), handle_(handle) {}
+  // Only keeps its slice, for tests whose driver has no groups.
+  static ChannelGroup StandIn();
 
   // Takes some 100 us: the kernel module sends a message to the card's own processor. Takes effect
   // at once. Errors name the status of the kernel module.
@@ -37,12 +41,14 @@ class ChannelGroup {
 
   int descriptor_;
   uint32_t client_, handle_;
+  std::shared_ptr<std::atomic<uint64_t>> stand_in_;  // its slice; null: the group is real
 };
 
 // Finds the groups that libcuda creates while the object exists. One object at a time in a process.
 class ChannelGroupRecorder {
  public:
-  ChannelGroupRecorder();
+  // `stand_in`: finds one stand-in instead.
+  explicit ChannelGroupRecorder(bool stand_in = false);
   ~ChannelGroupRecorder();
   ChannelGroupRecorder(const ChannelGroupRecorder&) = delete;
   ChannelGroupRecorder& operator=(const ChannelGroupRecorder&) = delete;
