@@ -325,7 +325,9 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
       std::make_unique<OrdinarySlice>([&gate, group = primary.front()](microseconds slice) {
         gate.Change([&] { group.SetTimeSlice(slice).IgnoreError(); });
       });
-  if (daemon.proof.empty()) gpu.ordinary.slice->ShareWith([] { return false; });
+  // Stand-ins change their slices as among several processes.
+  if (daemon.proof.empty() && !daemon.stand_in_groups)
+    gpu.ordinary.slice->ShareWith([] { return false; });
   const OrdinarySlice::Call own(gpu.ordinary.slice.get());
   // Without holds, requests of many operations would be slower than without preemption.
   DETSHARE_ASSIGN_OR_RETURN(*holds, HoldPool::Create(gpu));
