@@ -30,8 +30,13 @@ thread_local const GraphGate* t_changes = nullptr;
 
 bool GraphGate::Enter(int64_t waited) {
   own_.entering.fetch_add(1);
-  const bool here = t_changes != this && waited < kMaxChange && changing_here_.load();
-  if (!here && !Any(/*everywhere=*/true, waited, kMaxChange, Changes)) return true;
+  const uint32_t own_changes = t_changes == this ? 1 : 0;
+  const bool here = waited < kMaxChange && changing_here_.load() > own_changes;
+  if (!here && !Any(/*everywhere=*/true, waited, kMaxChange, Changes)) {
+    if (refused_here_.load()) refused_here_.store(false);
+    return true;
+  }
+  if (here) refused_here_.store(true);
   Leave();
   return false;
 }
@@ -58,13 +63,19 @@ void GraphGate::Change(absl::FunctionRef<void()> change) {
 
 void GraphGate::ChangeHere(absl::FunctionRef<void()> change) {
   if (t_changes == this) return change();
-  const MutexLock lock(&changing_here_mutex_);
+  AwaitRefused();
   const GraphGate* const before = std::exchange(t_changes, this);
-  changing_here_.store(true);
+  changing_here_.fetch_add(1);
   Await(/*everywhere=*/false);
   change();
-  changing_here_.store(false);
+  changing_here_.fetch_sub(1);
   t_changes = before;
+}
+
+void GraphGate::AwaitRefused() const {
+  const int64_t began = clock_.NowNanoseconds();
+  while (refused_here_.load() && clock_.NowNanoseconds() - began < kMaxGraph)
+    std::this_thread::sleep_for(kPoll);
 }
 
 void GraphGate::Await(bool everywhere) {

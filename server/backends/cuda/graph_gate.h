@@ -62,6 +62,7 @@ class GraphGate {
   // Waits until no graph with conditional nodes is in flight in any process, and calls `change`.
   void Change(absl::FunctionRef<void()> change);
   // The same for the graphs of this process. `change` may call it again, and Enter(), but not Change().
+  // Several threads may change at a time: one that drains a context takes as long as the context's kernels.
   void ChangeHere(absl::FunctionRef<void()> change);
 
   // Whether a graph of the group is in flight, or any is being launched. Sequentially consistent: a hold
@@ -81,15 +82,20 @@ class GraphGate {
   bool Any(bool everywhere, int64_t waited, int64_t max, Test test);
   // Waits until no graph is in flight, of any process or of this one, but not for ever.
   void Await(bool everywhere);
+  // Waits until a launch that waits for changes of this process has been let in, but not for ever.
+  void AwaitRefused() const;
 
   SliceWords& own_;
   const EnginePeers* const peers_;
   const size_t device_;
   const Clock& clock_;
-  std::function<bool()> end_holds_;       // null: there are none
-  Mutex changing_, changing_here_mutex_;  // one change of each kind at a time; before mutex_
-  // As SliceWords::changing, for the graphs of this process.
-  std::atomic<bool> changing_here_{false};
+  std::function<bool()> end_holds_;  // null: there are none
+  Mutex changing_;                   // one Change() at a time; before mutex_
+  // As SliceWords::changing, for the graphs of this process: how many threads change.
+  std::atomic<uint32_t> changing_here_{0};
+  // A launch waits for a ChangeHere(), and none has been let in since. Tells further changes to wait:
+  // between two changes of one thread the launch would hardly find the gate open.
+  std::atomic<bool> refused_here_{false};
   Mutex mutex_;
   // Until when a process is ignored, by its id. Of this process: 0.
   std::map<uint64_t, int64_t> ignored_until_ ABSL_GUARDED_BY(mutex_);

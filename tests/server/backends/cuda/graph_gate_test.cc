@@ -206,6 +206,58 @@ TEST_CASE_METHOD(Processes, "A change of this process may launch graphs, and cha
   CHECK(changed);
 }
 
+TEST_CASE("A change of this process that takes long keeps no other one waiting") {
+  Process process;
+  bool changed = false;
+  process.gate.ChangeHere([&] {
+    std::thread([&] { process.gate.ChangeHere([&] { changed = true; }); }).join();
+    // Only the thread that changes may launch graphs.
+    CHECK(process.gate.Enter(0));
+    process.gate.Leave();
+  });
+  CHECK(changed);
+}
+
+TEST_CASE("Who changes launches no graph while another thread changes, too") {
+  Process process;
+  process.gate.ChangeHere([&] {
+    std::thread([&] {
+      process.gate.ChangeHere([&] { CHECK_FALSE(process.gate.Enter(0)); });
+    }).join();
+    CHECK(process.gate.Enter(0));
+    process.gate.Leave();
+  });
+}
+
+TEST_CASE("A graph that waits for a change of this process goes before the next change") {
+  Process process;
+  bool refused = false;
+  process.gate.ChangeHere([&] { std::thread([&] { refused = !process.gate.Enter(0); }).join(); });
+  CHECK(refused);
+  std::atomic<bool> changed{false};
+  std::thread change([&] { process.gate.ChangeHere([&] { changed = true; }); });
+  // Gives the thread time for a change that should wait.
+  for (int i = 0; i < 200; ++i) std::this_thread::yield();
+  CHECK_FALSE(changed);
+  CHECK(process.gate.Enter(0));
+  process.gate.Leave();
+  change.join();
+  CHECK(changed);
+}
+
+TEST_CASE("A change of this process does not wait for ever for a graph that does not come") {
+  Process process;
+  process.gate.ChangeHere([&] { std::thread([&] { process.gate.Enter(0); }).join(); });
+  std::atomic<bool> changed{false};
+  std::thread change([&] { process.gate.ChangeHere([&] { changed = true; }); });
+  // The thread may read the clock later than this one.
+  while (!changed) {
+    process.clock.Advance(GraphGate::kMaxGraph / 100);
+    std::this_thread::yield();
+  }
+  change.join();
+}
+
 TEST_CASE_METHOD(Processes, "A slice may change beside a change of the process") {
   Changing slice(first.gate);
   slice.AwaitBegin();
