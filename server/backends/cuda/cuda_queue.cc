@@ -183,23 +183,26 @@ absl::Status CudaQueue::SubmitGraph(CudaAddressSpace& space, const CudaGraph& gr
     if (!group_.graph_order.applies()) [[likely]]
       return submit();
   }
-  DETSHARE_ASSIGN_OR_RETURN(
-      GraphOrder::Place place,
-      group_.graph_order.Enter(space, {graph.executable(), state_->stream, graph.conditional()}));
-  const auto submit_in_place = [&] {
+  GraphOrder& order = group_.graph_order;
+  const GraphOrder::Launch launch{graph.executable(), state_->stream, graph.conditional()};
+  const auto submit_in = [&](GraphOrder::Place& place) {
     DETSHARE_RETURN_IF_ERROR(context_.Check(place.Await(), "cuStreamWaitEvent"));
     DETSHARE_RETURN_IF_ERROR(submit());
     return context_.Check(place.Launched(), "cuEventRecord");
   };
-  if (!grow) {
-    const Submission submission(*this, space);
-    return submit_in_place();
+  if (grow) {
+    return group_.idle.Run(space, [&] {
+      group_.local_bytes.store(graph.local_bytes(), std::memory_order_relaxed);
+      const Submission submission(*this, space, Submission::kInIdleWindow);
+      GraphOrder::Place place = order.EnterIdle(launch);
+      return context_.ApartFromGraphs([&] { return submit_in(place); });
+    });
   }
-  return group_.idle.Run(space, [&] {
-    group_.local_bytes.store(graph.local_bytes(), std::memory_order_relaxed);
-    const Submission submission(*this, space, Submission::kInIdleWindow);
-    return context_.ApartFromGraphs(submit_in_place);
-  });
+  for (;;) {
+    DETSHARE_ASSIGN_OR_RETURN(GraphOrder::Place place, order.Enter(space, launch));
+    const Submission submission(*this, space);
+    if (!place.overtaken()) return submit_in(place);
+  }
 }
 
 absl::Status CudaQueue::LaunchGraph(AddressSpace& space, Graph& graph,

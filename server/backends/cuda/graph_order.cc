@@ -52,6 +52,7 @@ absl::StatusOr<GraphOrder::Place> GraphOrder::Enter(CudaAddressSpace& space, con
     {
       const MutexLock lock(&mutex_);
       Prune();
+      place.entry_->overtaken = false;
       obstacle = Before(place.entry_);
     }
     if (obstacle == Obstacle::kInFlight && group_.gpu.AnySpaceWaitsForTheHost())
@@ -61,6 +62,18 @@ absl::StatusOr<GraphOrder::Place> GraphOrder::Enter(CudaAddressSpace& space, con
     space.SuspendCall();
     std::this_thread::sleep_for(kPoll);
   }
+}
+
+GraphOrder::Place GraphOrder::EnterIdle(const Launch& launch) {
+  const MutexLock lock(&mutex_);
+  Prune();
+  for (Entry& entry : entries_) entry.overtaken |= Conflict(launch, entry);
+  return Place(*this, entries_.insert(entries_.begin(), {launch}));
+}
+
+bool GraphOrder::Overtaken(Entries::const_iterator entry) {
+  const MutexLock lock(&mutex_);
+  return entry->overtaken;
 }
 
 bool GraphOrder::Conflict(const Launch& first, const Launch& second) {

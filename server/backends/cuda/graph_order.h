@@ -50,8 +50,9 @@ class GraphOrder {
 
  private:
   struct Entry : Launch {
-    CUevent end = nullptr;  // behind the graph; null: it is not launched yet
-    uint64_t number = 0;    // of GraphGate::Count(); 0: it has none
+    CUevent end = nullptr;   // behind the graph; null: it is not launched yet
+    uint64_t number = 0;     // of GraphGate::Count(); 0: it has none
+    bool overtaken = false;  // by a launch of EnterIdle(), beside which it must not be made
   };
   using Entries = std::list<Entry>;
 
@@ -66,6 +67,9 @@ class GraphOrder {
     ~Place() {
       if (order_ != nullptr) order_->Forget(entry_);
     }
+    // Whether the launch must not be made after all: give up the place, and enter again. Ask within the
+    // submission.
+    bool overtaken() const { return order_->Overtaken(entry_); }
     // Makes the stream wait for graphs that are still in flight. Waits itself while a time slice changes.
     // Call it in the submission, before the launch.
     CUresult Await() { return order_->WaitInStream(entry_); }
@@ -92,6 +96,10 @@ class GraphOrder {
   // Launches go in the order in which they came. Returns the context's error if the context is lost,
   // and CUDA_ERROR_DEINITIALIZED if the space is abandoned.
   absl::StatusOr<Place> Enter(CudaAddressSpace& space, const Launch& launch);
+  // The same in an idle moment of the group (IdleWindow), without waiting: the launch is made before those
+  // that have come, also those that have a place. Who waits for such a moment may have no place meanwhile:
+  // launches behind it would wait, too, and their clients may be those for which the moment waits.
+  Place EnterIdle(const Launch& launch);
 
  private:
   // Whether the second must not be made while the first is in flight.
@@ -99,6 +107,7 @@ class GraphOrder {
   // For what the entry has to wait.
   enum class Obstacle { kNone, kInFlight, kNotLaunched };
   Obstacle Before(Entries::const_iterator entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Overtaken(Entries::const_iterator entry);
   CUresult WaitInStream(Entries::iterator entry);
   Entries::iterator Add(const Launch& launch);
   // For a graph with conditional nodes, where the group has a gate.

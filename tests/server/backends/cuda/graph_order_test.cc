@@ -282,6 +282,38 @@ TEST_CASE_METHOD(GraphSession, "A place that is given up lets the next graph go 
   CHECK(waits.Join().ok());
 }
 
+TEST_CASE_METHOD(GraphSession,
+                 "A launch in an idle moment goes before those that wait, and that have a place") {
+  order.AddConditional();
+  std::optional<GraphOrder::Place> place = *order.Enter(*space, In(0, kConditional));
+  Launching waits(*this, 1, kPlain);
+  CHECK_FALSE(waits.made());
+  CHECK_FALSE(place->overtaken());
+  GraphOrder::Place idle = order.EnterIdle(In(2, kOtherConditional));
+  CHECK(place->overtaken());
+  CHECK_FALSE(idle.overtaken());
+  REQUIRE(idle.Await() == CUDA_SUCCESS);
+  CHECK(streams[2].waited_for.empty());
+  ++streams[2].in_flight;
+  REQUIRE(idle.Launched() == CUDA_SUCCESS);
+  place.reset();
+  CHECK_FALSE(waits.made());
+  Launching again(*this, 0, kConditional);
+  CHECK_FALSE(again.made());
+  End(2);
+  CHECK(waits.Join().ok());
+  End(1);
+  CHECK(again.Join().ok());
+}
+
+TEST_CASE_METHOD(GraphSession,
+                 "A launch in an idle moment leaves their places to those that may run beside it") {
+  order.AddConditional();
+  GraphOrder::Place plain = *order.Enter(*space, In(0, kPlain));
+  GraphOrder::Place idle = order.EnterIdle(In(1, kOtherPlain));
+  CHECK_FALSE(plain.overtaken());
+}
+
 TEST_CASE_METHOD(GraphSession, "A launch of a session that is over waits no more") {
   order.AddConditional();
   REQUIRE(Launch(0, kConditional).ok());
