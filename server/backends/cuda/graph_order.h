@@ -115,6 +115,7 @@ class GraphOrder {
   CUresult LeaveGate(const Entry& entry);
   // Forgets graphs that have ended.
   void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The launch is not made.
   void Forget(Entries::iterator entry);
   // Records the end of the launch, behind which nothing was submitted to its stream.
   CUresult Note(Entries::iterator entry);

@@ -167,6 +167,22 @@ TEST_CASE_METHOD(GatedSession,
   CHECK(Open());
 }
 
+TEST_CASE_METHOD(GatedSession,
+                 "A conditional graph waits for the end of a launch that the driver has refused") {
+  streams[0].in_flight = 1;  // the write behind the refused launch comes late
+  {
+    std::optional<GraphOrder::Place> place = *order.Enter(*space, In(0, kConditional));
+    REQUIRE(place->Await() == CUDA_SUCCESS);
+  }
+  Launching next(*this, 1, kConditional);
+  CHECK_FALSE(next.made());
+  EndAndWrite(0);
+  CHECK(next.Join().ok());
+  EndAndWrite(1);
+  CHECK(words.ended[0] == 2);
+  CHECK(Open());
+}
+
 TEST_CASE_METHOD(GatedSession, "A place that is given up before its launch closes nothing") {
   std::optional<GraphOrder::Place> place = *order.Enter(*space, In(0, kConditional));
   CHECK(Open());
