@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -212,6 +213,29 @@ void TakePeers(const Received& received, EnginePages& pages) {
   if (received.peers.has_value()) pages.Keep(*received.peers);
 }
 
+// While the object exists, a thread learns of the engines that come and go.
+class PeersMeanwhile {
+ public:
+  explicit PeersMeanwhile(const EngineChannels& channels)
+      : stop_(eventfd(0, EFD_CLOEXEC)), thread_([this, &channels] {
+          channels.member->TakePeers(
+              [&channels](const Received& received) { TakePeers(received, *channels.pages); },
+              stop_);
+        }) {}
+  ~PeersMeanwhile() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof(one));
+    thread_.join();
+    close(stop_);
+  }
+  PeersMeanwhile(const PeersMeanwhile&) = delete;
+  PeersMeanwhile& operator=(const PeersMeanwhile&) = delete;
+
+ private:
+  const int stop_;
+  std::thread thread_;
+};
+
 // The daemon takes turns on the devices with other engines than before.
 void NotePeers(Daemon& daemon) {
   for (DeviceScheduler* const scheduler : daemon.manager().Schedulers()) scheduler->NotePeers();
@@ -290,11 +314,14 @@ int ServeDaemon(Startup startup) {
     return 1;
   }
   const EngineChannels channels = *std::move(engine);
-  // The backend must not change time slices beside the work of engines that it does not know.
+  // The backend must not change time slices beside the work of engines that it does not know, also of
+  // those that begin to serve before this one.
+  std::optional<PeersMeanwhile> peers;
   if (channels.member != nullptr) {
     channels.member->AwaitPeers(
         [&channels](const Received& received) { TakePeers(received, *channels.pages); },
         kPeersTimeout);
+    peers.emplace(channels);
   }
   absl::StatusOr<OpenedBackend> backend = OpenBackend(startup.backend);
   if (!backend.ok()) {
@@ -334,6 +361,7 @@ int ServeDaemon(Startup startup) {
   // The supervisor tells an engine to reload.
   if (!startup.flags.config_file.empty() && channels.member == nullptr)
     OfferReload(startup.service_manager, reloader, *daemon);
+  peers.reset();
   HandleEvents(startup, lost_fd, channels, reloader, *daemon);
   daemon->admin().OnReload(nullptr);  // the reloader ends before the daemon
   LogInfo("detshared ends");

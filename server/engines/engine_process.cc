@@ -138,19 +138,33 @@ void EngineMember::AwaitPeers(const std::function<void(const Received&)>& take,
                               std::chrono::milliseconds max) {
   const Clock::time_point until = Clock::now() + max;
   for (bool told = false; !told && Clock::now() < until;) {
-    Received received = TakeMessage(channel_);
-    if (received.peer.has_value() || received.peers.has_value()) {
-      take(received);
-      told = received.peers.has_value();
-    } else if (received.any || received.end) {
-      told = received.end;
-      early_.push_back(std::move(received));
-    } else {
-      pollfd readable{channel_, POLLIN, 0};
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-      poll(&readable, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
-    }
+    if (EndsEarly()) return;
+    if (TakeEarly(take, &told)) continue;
+    pollfd readable{channel_, POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+    poll(&readable, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
   }
+}
+
+void EngineMember::TakePeers(const std::function<void(const Received&)>& take, int stop) {
+  for (pollfd fds[2] = {{stop, POLLIN, 0}, {channel_, POLLIN, 0}}; fds[0].revents == 0;) {
+    bool told = false;
+    while (!EndsEarly() && TakeEarly(take, &told)) {
+    }
+    poll(fds, EndsEarly() ? 1 : 2, -1);
+  }
+}
+
+bool EngineMember::TakeEarly(const std::function<void(const Received&)>& take, bool* told) {
+  Received received = TakeMessage(channel_);
+  if (received.peer.has_value() || received.peers.has_value()) {
+    take(received);
+    *told = received.peers.has_value();
+    return true;
+  }
+  if (!received.any && !received.end) return false;
+  early_.push_back(std::move(received));
+  return true;
 }
 
 Received EngineMember::TakeNext() {

@@ -52,6 +52,8 @@ class EngineMember {
   // Waits until the supervisor has told of all other engines, for `max` at most. Calls `take` for the
   // messages that do; Proceed() gets the others. Call it before Proceed().
   void AwaitPeers(const std::function<void(const Received&)>& take, std::chrono::milliseconds max);
+  // The same for engines that come or go later, until the descriptor `stop` is readable.
+  void TakePeers(const std::function<void(const Received&)>& take, int stop);
 
   // Readable when Proceed() has something to do.
   int fd() const { return epoll_; }
@@ -83,6 +85,11 @@ class EngineMember {
   // Takes connections at the adoption socket. The latest one wins: only a process of this user that
   // holds the lock of the daemon's socket connects there.
   void AcceptSupervisors();
+  // Before Proceed(): takes a message, or keeps it for Proceed(). Returns false if there is none. Sets
+  // `*told` if the message names all other engines.
+  bool TakeEarly(const std::function<void(const Received&)>& take, bool* told);
+  // No further message will come before Proceed().
+  bool EndsEarly() const { return !early_.empty() && early_.back().end; }
   // The next message, as TakeMessage().
   Received TakeNext();
   // There is no supervisor any more.

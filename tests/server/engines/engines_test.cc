@@ -2,10 +2,12 @@
 #include "server/engines/engines.h"
 
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -516,6 +518,43 @@ TEST_CASE(
   CHECK(closed == std::vector<uint64_t>{5, 6});
   CHECK(member->timeout() > 0);
   close(channel.supervisor);
+}
+
+TEST_CASE("An engine that begins learns of others that come and go meanwhile") {
+  TestDirectory directory;
+  const std::string own = EngineDirectory(directory.path, "chat");
+  std::filesystem::create_directories(own);
+  const EngineChannel channel = MakeEngineChannel().value();
+  const auto pages = *EnginePages::Create();
+  const auto other = *EnginePages::Create();
+  const auto member =
+      EngineMember::Create(channel.engine, pages->fd(), own, std::chrono::minutes(1)).value();
+  const int stop = eventfd(0, EFD_CLOEXEC);
+  std::atomic<int> added{0}, kept{0};
+  std::thread learns([&] {
+    member->TakePeers(
+        [&](const Received& received) {
+          added += received.peer.has_value() && pages->Add(77, received.peer->page).ok();
+          kept += received.peers.has_value();
+        },
+        stop);
+  });
+  REQUIRE(PassPeers(channel.supervisor, {}).ok());
+  while (kept == 0) std::this_thread::yield();
+  REQUIRE(PassClosedEndpoint(channel.supervisor, 5).ok());
+  REQUIRE(PassPeer(channel.supervisor, 77, other->fd()).ok());
+  while (added == 0) std::this_thread::yield();
+  CHECK(pages->peers().used == 1);
+  SECTION("and Proceed() gets the other messages") {}
+  SECTION("and Proceed() sees that the supervisor has ended") { close(channel.supervisor); }
+  REQUIRE(eventfd_write(stop, 1) == 0);
+  learns.join();
+  std::vector<uint64_t> closed;
+  REQUIRE(member->Proceed(
+      [&](const Received& received) { closed.push_back(received.closed_endpoint.value_or(0)); },
+      [] { return true; }));
+  CHECK(closed == std::vector<uint64_t>{5});
+  close(stop);
 }
 
 TEST_CASE("An engine whose supervisor ends does not wait for others") {
