@@ -270,7 +270,10 @@ bool SchedEntity::EnterTurn() {
     }
   }
   ordinary_beside_processes_ = assignment_.shares_device && !preempting;
-  return !ordinary_beside_processes_ || device_turn_.Enter();
+  if (ordinary_beside_processes_) return device_turn_.Enter();
+  // It may have waited for the process's turn before it became urgent. Now it would not take the turn.
+  if (!unknown_) device_turn_.GiveUp();
+  return true;
 }
 
 void SchedEntity::LeaveTurn() {

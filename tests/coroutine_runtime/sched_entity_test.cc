@@ -409,6 +409,26 @@ TEST_CASE_METHOD(BesideProcess,
   CHECK(words().ticket == 0);
 }
 
+TEST_CASE_METHOD(
+    BesideProcess,
+    "A session that becomes urgent does not wait for the turn of its process any more") {
+  entity->Started(100, true);
+  CHECK(words().ticket != 0);
+  SchedEntity::Assignment assignment;
+  assignment.followed = assignment.shares_device = assignment.preempts = true;
+  entity->Publish(std::move(assignment));
+  entity->Update();
+  CHECK(words().ticket == 0);
+  // Its ordinary work is still in the hardware.
+  entity->NoteUnknown(true);
+  entity->Proceed(/*ordinary=*/true);
+  const uint64_t ticket = words().ticket;
+  CHECK(ticket != 0);
+  clock.Advance(policy::kMillisecond);
+  entity->Proceed(/*ordinary=*/true);
+  CHECK(words().ticket == ticket);
+}
+
 TEST_CASE_METHOD(BesideProcess,
                  "Work that is in the hardware when another process comes takes its turns there") {
   entity->NoteUnknown(true);
