@@ -162,17 +162,18 @@ Nanoseconds DeviceTurn::Length(const Line& line) const {
 Nanoseconds DeviceTurn::Shortest() const { return std::max(length() / kParts, kWindow); }
 
 void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
+  long_.store(own_.overruns.exchange(0) == kBeyond, std::memory_order_relaxed);
+  if (std::exchange(overtaking_, false) || line.overruns) {
+    keeping_ = true;
+    keep_(true);
+    now = clock_.NowNanoseconds();  // what that took is not the turn's
+  }
   const Nanoseconds length = Length(line);
   const Nanoseconds paid = std::clamp<Nanoseconds>(length - Shortest(), 0, debt_);
   began_ = now;
   debt_ -= paid;
   until_.store(now + length - paid, std::memory_order_relaxed);
   over_at_.store(0, std::memory_order_relaxed);
-  long_.store(own_.overruns.exchange(0) == kBeyond, std::memory_order_relaxed);
-  if (std::exchange(overtaking_, false) || line.overruns) {
-    keeping_ = true;
-    keep_(true);
-  }
   // Members whose work overran are still counted.
   state_.fetch_add(kHas | (inside ? 0 : 1), std::memory_order_acq_rel);
 }
@@ -229,11 +230,11 @@ void DeviceTurn::Overrun(Nanoseconds now) {
   const uint64_t state = state_.load(std::memory_order_relaxed);
   if ((state & kHas) != 0 && (state & kOver) != 0 && (state & kCount) != 0) {
     AddDebt(now - over_at_.load(std::memory_order_relaxed));
-    StopKeeping();
     own_.early.store(0, std::memory_order_relaxed);
     own_.overruns.store(kBeyond);
     state_.fetch_and(kCount, std::memory_order_acq_rel);
     Draw(now);
+    StopKeeping();
   }
   deciding_.store(false, std::memory_order_release);
 }
@@ -264,8 +265,8 @@ void DeviceTurn::Release() {
     const Nanoseconds took = std::clamp<Nanoseconds>(now - began_, policy::kMicrosecond, length());
     own_.early.store(over_at != 0 ? 0 : static_cast<uint32_t>(took / policy::kMicrosecond),
                      std::memory_order_relaxed);
-    StopKeeping();
     own_.ticket.store(0);
+    StopKeeping();
   } else if ((state & kHas) == 0 && unused) {
     own_.overruns.store(0);
     if (waiting_.load(std::memory_order_relaxed) == 0) own_.ticket.store(0);

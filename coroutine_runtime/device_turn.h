@@ -29,8 +29,9 @@
 // they overran. Nonsense in the words of others is a ticket that does not count, or one that is
 // overtaken.
 //
-// Threading: any thread. No call waits for the device. Only the begin and the end of a turn beside
-// work that overruns make a system call: they set a time slice.
+// Threading: any thread. No call waits for the device, except that the begin and the end of a turn beside
+// work that overruns set a time slice. That may take long (server/backends/cuda/graph_gate.h), so it is
+// before the time of the turn, and after the place in line is given up.
 #pragma once
 
 #include <atomic>
@@ -177,6 +178,7 @@ class DeviceTurn {
   void Overrun(policy::Nanoseconds now);
   // The turn took so much longer than it should.
   void AddDebt(policy::Nanoseconds time);
+  // Others may have the turn already.
   void StopKeeping();
   void Part();
   // Gives up the turn if nobody is inside, and the place in line if nobody waits.
