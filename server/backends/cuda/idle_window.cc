@@ -69,6 +69,7 @@ absl::Status IdleWindow::RunInTurn(TimePoint limit, CudaAddressSpace& space,
       if (!busy) {
         const absl::Status status = [&] {
           const OrdinarySlice::Call own(group_.slice.get());
+          group_.Enter();  // the session may have entered the other group while it waited
           return call();
         }();
         Open();
@@ -102,6 +103,7 @@ bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work
   const bool now = idle && !group_.gpu.lost();  // Busy() may have found the loss
   if (now) {
     const OrdinarySlice::Call own(group_.slice.get());
+    group_.Enter();
     call();
   }
   Open();

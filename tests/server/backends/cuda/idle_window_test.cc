@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "coroutine_runtime/status_cuda.h"
@@ -53,6 +54,50 @@ TEST_CASE_METHOD(StandInSession,
   for (std::thread& thread : threads) thread.join();
   CHECK(made == 40);
   CHECK(disturbed == 0);
+}
+
+// Of this thread.
+thread_local CUcontext t_current;
+
+DriverApi DriverWithCurrentContext() {
+  DriverApi api = StandInDriver();
+  api.cuCtxSetCurrent = [](CUcontext context) {
+    t_current = context;
+    return CUDA_SUCCESS;
+  };
+  return api;
+}
+
+struct ContextSession : StandInSession {
+  CudaGroup other{context, reinterpret_cast<CUcontext>(this), /*urgent=*/true};
+  ContextSession() : StandInSession(DriverWithCurrentContext()) {}
+  ~ContextSession() { context.ordinary.Enter(); }
+};
+
+TEST_CASE_METHOD(ContextSession,
+                 "A call is made in its group's context, whichever the session used meanwhile") {
+  struct Turn : CallWait {
+    CudaGroup& other;
+    bool asked = false;
+    explicit Turn(CudaGroup& other) : other(other) {}
+    void Suspend() override { other.Enter(); }
+    bool Resume() override { return std::exchange(asked, true); }
+  } turn(other);
+  space->set_call_wait(&turn);
+  CUcontext in_call = other.context;
+  const auto call = [&] { in_call = t_current; };
+  CHECK(idle.Run(*space,
+                 [&] {
+                   call();
+                   return absl::OkStatus();
+                 })
+            .ok());
+  CHECK(turn.asked);
+  CHECK(in_call == context.ordinary.context);
+  other.Enter();
+  CHECK(idle.TryRun(call, false));
+  CHECK(in_call == context.ordinary.context);
+  space->set_call_wait(nullptr);
 }
 
 TEST_CASE_METHOD(StandInSession, "A call's own error is returned, and work goes on") {
