@@ -87,8 +87,9 @@ class CudaQueue::Submission {
 
   Submission(CudaQueue& queue, AddressSpace& space, Place place = kAnywhere)
       : state_(*queue.state_), space_(static_cast<CudaAddressSpace&>(space)) {
-    queue.group_.Enter();
+    // May destroy a stream of the other group, in that group's context.
     if (state_.space.load(std::memory_order_relaxed) != &space_) space_.Use(queue.state_);
+    queue.group_.Enter();
     state_.entering.store(true);
     while (place == kAnywhere && queue.group_.idle.holding()) [[unlikely]] {
         state_.entering.store(false);

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/server/backends/cuda/stand_in_session.h"
@@ -28,6 +30,39 @@ DriverApi SlowStandInDriver() {
     return CUDA_SUCCESS;
   };
   return api;
+}
+
+// Of this thread: the current context, and that of the latest submission.
+thread_local CUcontext t_made_current, t_submitted_in;
+
+DriverApi DriverThatNotesContexts() {
+  DriverApi api = StandInDriver();
+  api.cuCtxSetCurrent = [](CUcontext context) {
+    t_made_current = context;
+    return CUDA_SUCCESS;
+  };
+  api.cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream) {
+    t_submitted_in = t_made_current;
+    return CUDA_SUCCESS;
+  };
+  return api;
+}
+
+TEST_CASE("Work is submitted in its group's context, also when a stream of the other group ends") {
+  StandInSession session(DriverThatNotesContexts());
+  CudaGroup other(session.context, reinterpret_cast<CUcontext>(&session), /*urgent=*/true);
+  StandInStream stream;
+  auto state = std::make_shared<StreamState>(other, reinterpret_cast<CUstream>(&stream));
+  session.space->Use(state);
+  // Another session has used the stream, and it and the queue are gone. This session keeps the stream.
+  state->space = nullptr;
+  const std::weak_ptr<StreamState> kept = std::exchange(state, nullptr);
+  REQUIRE_FALSE(kept.expired());
+  t_submitted_in = other.context;
+  REQUIRE(session.Submit(0).ok());
+  CHECK(kept.expired());
+  CHECK(t_submitted_in == session.context.ordinary.context);
+  session.context.ordinary.Enter();
 }
 
 struct SlowDriverSession : StandInSession {
