@@ -64,7 +64,10 @@ class CudaHold final : public GroupHold {
   absl::Status HoldFor(int64_t nanoseconds) override {
     CudaContext& gpu = pool_.gpu_;
     const auto refused = [&] { return gpu.graph_gate->Closed(/*group=*/true); };
-    if (refused()) return Refused();
+    if (refused()) {
+      End();  // of an earlier call; the caller ends a hold only if it has one
+      return Refused();
+    }
     Request(words_, static_cast<uint64_t>(std::clamp<int64_t>(nanoseconds, 0, kLongest)));
     // Acquire: pairs with the GPU's store behind the kernel.
     const uint64_t launched = words_.launched.load(std::memory_order_relaxed);
