@@ -124,6 +124,10 @@ bool DeviceTurn::Take(bool inside) {
     const Line line = Look(now);
     taken = MayTake(now, line);
     if (taken) Begin(now, line, inside);
+  } else if (!taken) {
+    // The members that are inside may wait for this one: for memory that moves in this member's turn.
+    const Nanoseconds now = clock_.NowNanoseconds();
+    if ((state_.load(std::memory_order_relaxed) & kOver) != 0 && Overdue(now)) GiveUpWithWork(now);
   }
   deciding_.store(false, std::memory_order_release);
   return taken;
@@ -184,14 +188,7 @@ bool DeviceTurn::Goes() {
   const Nanoseconds now = clock_.NowNanoseconds();
   LookAround(now);
   if ((state & kOver) != 0) {
-    const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
-    const Nanoseconds grace = long_.load(std::memory_order_relaxed) ? 0 : kGrace;
-    if (over_at == 0) {
-      over_at_.store(now,
-                     std::memory_order_relaxed);  // the turn began while another thread ended it
-    } else if (now - over_at >= grace) {
-      Overrun(now);
-    }
+    if (Overdue(now)) Overrun(now);
     return false;
   }
   if (now < until_.load(std::memory_order_relaxed)) return true;
@@ -225,18 +222,28 @@ void DeviceTurn::LookAround(Nanoseconds now) {
   deciding_.store(false, std::memory_order_release);
 }
 
+bool DeviceTurn::Overdue(Nanoseconds now) {
+  const Nanoseconds over_at = over_at_.load(std::memory_order_relaxed);
+  if (over_at != 0) return now - over_at >= (long_.load(std::memory_order_relaxed) ? 0 : kGrace);
+  over_at_.store(now, std::memory_order_relaxed);  // the turn began while another thread ended it
+  return false;
+}
+
 void DeviceTurn::Overrun(Nanoseconds now) {
   if (deciding_.exchange(true, std::memory_order_acquire)) return;  // it is looked at again
-  const uint64_t state = state_.load(std::memory_order_relaxed);
-  if ((state & kHas) != 0 && (state & kOver) != 0 && (state & kCount) != 0) {
-    AddDebt(now - over_at_.load(std::memory_order_relaxed));
-    own_.early.store(0, std::memory_order_relaxed);
-    own_.overruns.store(kBeyond);
-    state_.fetch_and(kCount, std::memory_order_acq_rel);
-    Draw(now);
-    StopKeeping();
-  }
+  GiveUpWithWork(now);
   deciding_.store(false, std::memory_order_release);
+}
+
+void DeviceTurn::GiveUpWithWork(Nanoseconds now) {
+  const uint64_t state = state_.load(std::memory_order_relaxed);
+  if ((state & kHas) == 0 || (state & kOver) == 0 || (state & kCount) == 0) return;
+  AddDebt(now - over_at_.load(std::memory_order_relaxed));
+  own_.early.store(0, std::memory_order_relaxed);
+  own_.overruns.store(kBeyond);
+  state_.fetch_and(kCount, std::memory_order_acq_rel);
+  Draw(now);
+  StopKeeping();
 }
 
 void DeviceTurn::AddDebt(Nanoseconds time) {

@@ -113,7 +113,9 @@ class DeviceTurn {
     // Whether the session may submit ordinary work now. Once true, it counts as having work there
     // until Leave(). False: it waits in line, and calls again, or gives up.
     bool Enter();
-    // Must be called every few milliseconds while the session is inside and does not call Enter().
+    // Must be called every few milliseconds while the session is inside and does not call Enter(). If it
+    // is not, because a call of the session waits, others end the turn: members of the process that wait,
+    // or processes that overtake it.
     // Gives up turns that are over, and takes further ones for work that overruns.
     void Proceed() {
       if (inside_) turn_->Goes();
@@ -174,8 +176,12 @@ class DeviceTurn {
   // Looks at the line during a turn. Keeps the device while work of another process is in the hardware,
   // and no longer: kept, it makes urgent work wait. Shortens the turn if those who wait now use little.
   void LookAround(policy::Nanoseconds now);
+  // Whether the turn has been over for so long that its work overruns. Requires that it is over.
+  bool Overdue(policy::Nanoseconds now);
   // Gives up the turn with work in the hardware.
   void Overrun(policy::Nanoseconds now);
+  // The same for the thread that has `deciding_`.
+  void GiveUpWithWork(policy::Nanoseconds now);
   // The turn took so much longer than it should.
   void AddDebt(policy::Nanoseconds time);
   // Others may have the turn already.

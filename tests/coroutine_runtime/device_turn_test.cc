@@ -313,6 +313,29 @@ TEST_CASE_METHOD(TurnFixture, "Work that comes into the hardware without a turn 
   }
 }
 
+TEST_CASE_METHOD(TurnFixture,
+                 "A turn that is over ends also if its session waits for another one") {
+  REQUIRE(a.Enter());
+  REQUIRE(a2.Enter());
+  CHECK_FALSE(b.Enter());
+  clock.Advance(DeviceTurn::kLength);
+  CHECK_FALSE(a2.Enter());
+  a2.Leave();
+  // The first session has no work in the hardware any more, but its thread waits for the second one.
+  CHECK_FALSE(a2.Enter());
+  CHECK(processes.WordsOf(0).overruns == 0);
+  clock.Advance(DeviceTurn::kGrace);
+  CHECK_FALSE(a2.Enter());
+  CHECK(processes.WordsOf(0).overruns != 0);
+  REQUIRE(b.Enter());
+  b.Leave();
+  REQUIRE(a2.Enter());
+  a2.Leave();
+  a.Leave();
+  CHECK(processes.WordsOf(0).ticket == 0);
+  CHECK(processes.WordsOf(0).overruns == 0);
+}
+
 TEST_CASE("Setting a time slice may take long, and takes no time of any turn") {
   ManualClock clock;
   clock.Advance(kSecond);
