@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "policy/status_macros.h"
 
@@ -20,6 +21,27 @@ constexpr uint64_t kFenceStride = 64;
 constexpr uint64_t kKeeperBytes = 32 << 20;  // bytes of unused addresses
 constexpr int kKeeperTries = 4;
 constexpr std::chrono::microseconds kSpin(20), kSleep(20);
+// A copy of a chunk takes a millisecond. One that takes so much longer is stopped by urgent work, which
+// may not end (progress_guard.h).
+constexpr std::chrono::milliseconds kStopped(100);
+
+// Lets ordinary work keep the device, from Keep() to the end of the object.
+class Keeper {
+ public:
+  explicit Keeper(Device& device) : device_(device) {}
+  ~Keeper() {
+    if (keeps_) device_.KeepOrdinary(false);
+  }
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+  void Keep() {
+    if (!std::exchange(keeps_, true)) device_.KeepOrdinary(true);
+  }
+
+ private:
+  Device& device_;
+  bool keeps_ = false;
+};
 
 }  // namespace
 
@@ -161,10 +183,13 @@ absl::Status MemoryMover::MoveChunk(Job& job, Queue& queue, int channel, uint64_
   // Even a move that ends early waits for the copy that it began, because the next move uses this
   // part of the staging area again.
   const auto begin = std::chrono::steady_clock::now();
+  Keeper keeper(device_);
   while (fence->load(std::memory_order_acquire) < turn) {
     DETSHARE_RETURN_IF_ERROR(job.space.fault());
     DETSHARE_RETURN_IF_ERROR(device_.health());
-    if (std::chrono::steady_clock::now() - begin > kSpin) std::this_thread::sleep_for(kSleep);
+    const auto time = std::chrono::steady_clock::now() - begin;
+    if (time > kStopped) keeper.Keep();
+    if (time > kSpin) std::this_thread::sleep_for(kSleep);
   }
   if (job.direction == Direction::kToHost) std::memcpy(chunk.host, stage, chunk.bytes);
   return absl::OkStatus();

@@ -61,5 +61,29 @@ TEST_CASE("Memory moves in the turn of its process only") {
   }
 }
 
+// Its ordinary work is stopped by urgent work that does not end, unless it keeps the device.
+struct StoppedDevice : FakeDevice {
+  using FakeDevice::FakeDevice;
+  void KeepOrdinary(bool keep) override {
+    keepers += keep ? 1 : -1;
+    ++changes;
+    if (keep) RunAll();
+  }
+  int keepers = 0, changes = 0;
+};
+
+TEST_CASE("Memory moves beside urgent work that does not end") {
+  StoppedDevice device{2 << 20, 64 * kMiB};
+  QueuePool pool{device};
+  MemoryMover mover{device, pool, 1, nullptr};
+  const auto space = *device.CreateAddressSpace(uint64_t{1} << 40, uint64_t{1} << 36);
+  std::vector<std::byte> host(kMiB);
+  const std::vector<MovePiece> pieces = {{uint64_t{1} << 40, host.data(), host.size()}};
+  const std::atomic<bool> stop{false};
+  CHECK(mover.Move(*space, MemoryMover::Direction::kToHost, pieces, stop).ok());
+  CHECK(device.changes == 2);
+  CHECK(device.keepers == 0);
+}
+
 }  // namespace
 }  // namespace detshare
