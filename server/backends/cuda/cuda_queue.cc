@@ -178,17 +178,16 @@ absl::Status CudaQueue::Printing(bool prints, CudaAddressSpace& space,
 }
 
 absl::Status CudaQueue::SubmitGraph(CudaAddressSpace& space, const CudaGraph& graph, bool grow,
-                                    absl::FunctionRef<absl::Status()> submit) {
+                                    absl::FunctionRef<absl::Status(GraphOrder::Place*)> submit) {
   if (!graph.conditional() && !grow) [[likely]] {
     const Submission submission(*this, space);
     if (!group_.graph_order.applies()) [[likely]]
-      return submit();
+      return submit(nullptr);
   }
   GraphOrder& order = group_.graph_order;
   const GraphOrder::Launch launch{graph.executable(), state_->stream, graph.conditional()};
   const auto submit_in = [&](GraphOrder::Place& place) {
-    DETSHARE_RETURN_IF_ERROR(context_.Check(place.Await(), "cuStreamWaitEvent"));
-    DETSHARE_RETURN_IF_ERROR(submit());
+    DETSHARE_RETURN_IF_ERROR(submit(&place));
     return context_.Check(place.Launched(), "cuEventRecord");
   };
   if (grow) {
@@ -213,16 +212,22 @@ absl::Status CudaQueue::LaunchGraph(AddressSpace& space, Graph& graph,
   // As in Launch().
   const bool grow =
       own.local_bytes() > group_.local_bytes.load(std::memory_order_relaxed) && !own.prints();
-  return SubmitGraph(own_space, own, grow, [&] { return LaunchGraphNow(own_space, own, values); });
+  return SubmitGraph(own_space, own, grow, [&](GraphOrder::Place* place) {
+    return LaunchGraphNow(own_space, own, values, place);
+  });
 }
 
 absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
-                                       absl::Span<const uint64_t> values) {
+                                       absl::Span<const uint64_t> values,
+                                       GraphOrder::Place* place) {
   const absl::StatusOr<bool> go = graph.Prepare(values);
   if (!go.ok() || !*go) return go.status();
   DETSHARE_RETURN_IF_ERROR(graph.WaitForOtherGroup(state_->stream));
+  // Last: it closes the gate for changes of all processes, and a launch that prints may wait for seconds.
   const auto launch = [&] {
-    return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
+    const CUresult awaited = place != nullptr ? place->Await() : CUDA_SUCCESS;
+    return awaited == CUDA_SUCCESS ? context_.api.cuGraphLaunch(graph.executable(), state_->stream)
+                                   : awaited;
   };
   return Printing(graph.prints(), space, [&] {
     const CUresult result =
@@ -235,10 +240,13 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
 
 absl::Status CudaQueue::UploadGraph(AddressSpace& space, Graph& graph) {
   const auto& own = static_cast<const CudaGraph&>(graph);
-  return SubmitGraph(static_cast<CudaAddressSpace&>(space), own, /*grow=*/false, [&] {
+  const auto upload = [&](GraphOrder::Place* place) {
+    if (place != nullptr)
+      DETSHARE_RETURN_IF_ERROR(context_.Check(place->Await(), "cuStreamWaitEvent"));
     return context_.Check(context_.api.cuGraphUpload(own.executable(), state_->stream),
                           "cuGraphUpload");
-  });
+  };
+  return SubmitGraph(static_cast<CudaAddressSpace&>(space), own, /*grow=*/false, upload);
 }
 
 bool CudaQueue::Idle() {

@@ -83,11 +83,12 @@ class CudaQueue final : public Queue {
   class Submission;
 
   // Calls `submit`, which launches or uploads the graph, in a submission and in GraphOrder. If the
-  // call may make the context's local memory `grow`, that is in an idle moment.
+  // call may make the context's local memory `grow`, that is in an idle moment. `submit` calls Await() of
+  // the place, which is null if the graph needs none.
   absl::Status SubmitGraph(CudaAddressSpace& space, const CudaGraph& graph, bool grow,
-                           absl::FunctionRef<absl::Status()> submit);
+                           absl::FunctionRef<absl::Status(GraphOrder::Place*)> submit);
   absl::Status LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
-                              absl::Span<const uint64_t> values);
+                              absl::Span<const uint64_t> values, GraphOrder::Place* place);
   // Calls `launch`. If its kernels print, their text goes to the space's output.
   absl::Status Printing(bool prints, CudaAddressSpace& space,
                         absl::FunctionRef<absl::Status()> launch);
