@@ -21,8 +21,6 @@ bool InFlight(const SliceWords& words) {
   return false;
 }
 
-bool Changes(const SliceWords& words) { return words.changing.load() != 0; }
-
 // The gate through which this thread makes a change of its process.
 thread_local const GraphGate* t_changes = nullptr;
 
@@ -32,7 +30,7 @@ bool GraphGate::Enter(int64_t waited) {
   own_.entering.fetch_add(1);
   const uint32_t own_changes = t_changes == this ? 1 : 0;
   const bool here = waited < kMaxChange && changing_here_.load() > own_changes;
-  if (!here && !Any(/*everywhere=*/true, waited, kMaxChange, Changes)) {
+  if (!here && !Any(/*everywhere=*/true, kChanges, waited, kMaxChange)) {
     if (refused_here_.load()) refused_here_.store(false);
     return true;
   }
@@ -80,16 +78,16 @@ void GraphGate::AwaitRefused() const {
 
 void GraphGate::Await(bool everywhere) {
   const int64_t began = clock_.NowNanoseconds();
-  while (Any(everywhere, clock_.NowNanoseconds() - began, kMaxGraph, InFlight))
+  while (Any(everywhere, kGraphs, clock_.NowNanoseconds() - began, kMaxGraph))
     std::this_thread::sleep_for(kPoll);
 }
 
-bool GraphGate::Any(bool everywhere, int64_t waited, int64_t max, Test test) {
+bool GraphGate::Any(bool everywhere, Obstacle obstacle, int64_t waited, int64_t max) {
   bool any = false;
   const auto look = [&](uint64_t id, const SliceWords& words) {
-    if (!test(words)) return;
+    if (obstacle == kGraphs ? !InFlight(words) : words.changing.load() == 0) return;
     const MutexLock lock(&mutex_);
-    int64_t& until = ignored_until_[id];
+    int64_t& until = ignored_until_[{id, obstacle}];
     const int64_t now = clock_.NowNanoseconds();
     if (waited >= max) until = now + kIgnored;
     any = any || now >= until;

@@ -13,7 +13,8 @@
 // hardware must switch between contexts meanwhile; it does nothing to other graphs.
 //
 // Nobody waits for long: not for a graph that takes longer than kMaxGraph, nor for a process that is dead,
-// broken or hostile. The context is then at risk. For kIgnored after that, nobody waits for that process.
+// broken or hostile. The context is then at risk. For kIgnored after that, changes do not wait for the graphs
+// of that process, or graphs not for its changes.
 //
 // Threading: any thread.
 #pragma once
@@ -75,11 +76,11 @@ class GraphGate {
   void EndHolds();
 
  private:
-  // The words of this process or another one. Own: 0.
-  using Test = absl::FunctionRef<bool(const SliceWords& words)>;
-  // Whether the test holds for a process that is not ignored. If the caller has waited for `max`, it
-  // ignores them from now on.
-  bool Any(bool everywhere, int64_t waited, int64_t max, Test test);
+  // For what somebody waits.
+  enum Obstacle { kGraphs, kChanges };
+  // Whether a process that is not ignored has it. If the caller has waited for `max`, it ignores those that
+  // have it from now on.
+  bool Any(bool everywhere, Obstacle obstacle, int64_t waited, int64_t max);
   // Waits until no graph is in flight, of any process or of this one, but not for ever.
   void Await(bool everywhere);
   // Waits until a launch that waits for changes of this process has been let in, but not for ever.
@@ -97,8 +98,8 @@ class GraphGate {
   // between two changes of one thread the launch would hardly find the gate open.
   std::atomic<bool> refused_here_{false};
   Mutex mutex_;
-  // Until when a process is ignored, by its id. Of this process: 0.
-  std::map<uint64_t, int64_t> ignored_until_ ABSL_GUARDED_BY(mutex_);
+  // Until when a process is ignored, by its id. Of this process: 0. Who runs long graphs may still change.
+  std::map<std::pair<uint64_t, Obstacle>, int64_t> ignored_until_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare::cuda

@@ -136,6 +136,17 @@ TEST_CASE_METHOD(Processes,
   CHECK_FALSE(second.gate.Enter(0));
 }
 
+TEST_CASE_METHOD(Processes, "Graphs wait for the changes of a process whose graphs take long") {
+  second.Launch();
+  Changing ignores(first.gate);
+  while (!ignores.begun()) first.clock.Advance(GraphGate::kMaxGraph / 100);
+  ignores.End();
+  Changing change(second.gate);
+  while (second.words().changing == 0) std::this_thread::yield();
+  CHECK_FALSE(first.gate.Enter(0));
+  second.End();
+}
+
 TEST_CASE_METHOD(Processes, "Who is ignored does not hide others") {
   first.words().changing = 1;
   REQUIRE(second.gate.Enter(GraphGate::kMaxChange));
