@@ -2,11 +2,13 @@
 // complete.
 //
 // Each stream's work is summed up until a fence is put behind it. When the fence is reached, the
-// sum is subtracted. Threading: one thread. A checkpoint allocates nothing.
+// sum is subtracted. Threading: one thread. A checkpoint allocates nothing, unless more than kPlaces
+// streams have one.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "coroutine_runtime/fence_pool.h"
 #include "policy/policy.h"
@@ -15,50 +17,48 @@ namespace detshare {
 
 class InFlight {
  public:
+  static constexpr size_t kPlaces = 128;
+
+  InFlight() { checkpoints_.reserve(kPlaces); }
+
   // `point` is reached when work of `estimate` is complete that no other checkpoint covers. Points
   // of one fence come in order.
   void Add(const FencePoint& point, policy::Nanoseconds estimate) {
-    if (count_ == checkpoints_.size()) {
-      // Merges with the latest checkpoint of the same stream, or of any; that only delays it.
-      size_t into = count_ - 1;
-      for (size_t i = count_; i-- > 0;) {
-        if (checkpoints_[i].point.fence == point.fence) {
-          into = i;
-          break;
-        }
+    if (checkpoints_.size() >= kPlaces) {
+      // Merges with the latest checkpoint of the same stream, which only delays that one. Merged with
+      // another stream's, the work could count as complete while it runs.
+      const auto latest =
+          std::find_if(checkpoints_.rbegin(), checkpoints_.rend(),
+                       [&](const Checkpoint& other) { return other.point.fence == point.fence; });
+      if (latest != checkpoints_.rend()) {
+        latest->point = point;
+        latest->estimate += estimate;
+        return;
       }
-      checkpoints_[into].estimate += estimate;
-      if (checkpoints_[into].point.fence == point.fence) checkpoints_[into].point = point;
-      return;
     }
-    checkpoints_[count_++] = {point, estimate};
+    checkpoints_.push_back({point, estimate});
   }
 
   // Returns the sum of the work completed since the last call.
   policy::Nanoseconds TakeComplete() {
     policy::Nanoseconds complete = 0;
-    size_t kept = 0;
-    for (size_t i = 0; i < count_; ++i) {
-      if (checkpoints_[i].point.reached()) {
-        complete += checkpoints_[i].estimate;
-      } else {
-        checkpoints_[kept++] = checkpoints_[i];
-      }
-    }
-    count_ = kept;
+    std::erase_if(checkpoints_, [&](const Checkpoint& checkpoint) {
+      if (!checkpoint.point.reached()) return false;
+      complete += checkpoint.estimate;
+      return true;
+    });
     return complete;
   }
 
-  bool empty() const { return count_ == 0; }
-  void Clear() { count_ = 0; }
+  bool empty() const { return checkpoints_.empty(); }
+  void Clear() { checkpoints_.clear(); }
 
  private:
   struct Checkpoint {
     FencePoint point;
     policy::Nanoseconds estimate = 0;
   };
-  std::array<Checkpoint, 128> checkpoints_;
-  size_t count_ = 0;
+  std::vector<Checkpoint> checkpoints_;
 };
 
 }  // namespace detshare

@@ -53,18 +53,22 @@ TEST_CASE("Work beyond the number of places completes with later work, and none 
   CHECK(in_flight.empty());
 }
 
-TEST_CASE("Work of a stream without a place is added to another stream's") {
+TEST_CASE("Work of a stream without a place does not complete with another stream") {
   std::atomic<uint64_t> first{0}, other{0};
   InFlight in_flight;
-  for (uint64_t i = 1; i <= 128; ++i) in_flight.Add({&first, i}, 1);
+  for (uint64_t i = 1; i <= InFlight::kPlaces; ++i) in_flight.Add({&first, i}, 1);
   in_flight.Add({&other, 1}, 5);
-  first = 128;
-  CHECK(in_flight.TakeComplete() == 133);
-  in_flight.Add({&first, 129}, 1);
+  in_flight.Add({&other, 2}, 7);
+  first = InFlight::kPlaces;
+  other = 1;
+  CHECK(in_flight.TakeComplete() == InFlight::kPlaces);
+  CHECK_FALSE(in_flight.empty());
+  other = 2;
+  CHECK(in_flight.TakeComplete() == 12);
+  CHECK(in_flight.empty());
+  in_flight.Add({&first, InFlight::kPlaces + 1}, 1);
   in_flight.Clear();
   CHECK(in_flight.empty());
-  first = 129;
-  CHECK(in_flight.TakeComplete() == 0);
 }
 
 }  // namespace
