@@ -120,6 +120,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
         *self->api_, clock, [gpu](bool urgent) { (urgent ? *gpu->urgent : gpu->ordinary).Enter(); },
         [gpu](CUresult result, const char* call) { return gpu->Check(result, call); }});
   }
+  self->registry_->AddGpu(*self->context_);
   return self;
 }
 
@@ -142,6 +143,7 @@ void CudaDevice::ShareWith(std::function<bool()> others_work) {
 
 CudaDevice::~CudaDevice() {
   if (context_ == nullptr) return;
+  registry_->RemoveGpu(*context_);
   whole_.reset();
   urgent_.reset();
   holds_.reset();

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <thread>
-#include <utility>
 
 namespace detshare::cuda {
 namespace {
@@ -21,14 +20,24 @@ bool InFlight(const SliceWords& words) {
   return false;
 }
 
-// The gate through which this thread makes a change of its process.
-thread_local const GraphGate* t_changes = nullptr;
+// The changes of its process that this thread makes now, the latest first: one for each GPU at most.
+struct OwnChange {
+  const GraphGate* gate;
+  const OwnChange* before;
+};
+thread_local const OwnChange* t_changes = nullptr;
+
+bool ThreadChanges(const GraphGate* gate) {
+  const OwnChange* change = t_changes;
+  while (change != nullptr && change->gate != gate) change = change->before;
+  return change != nullptr;
+}
 
 }  // namespace
 
 bool GraphGate::Enter(int64_t waited) {
   own_.entering.fetch_add(1);
-  const uint32_t own_changes = t_changes == this ? 1 : 0;
+  const uint32_t own_changes = ThreadChanges(this) ? 1 : 0;
   const bool here = waited < kMaxChange && changing_here_.load() > own_changes;
   if (!here && !Any(/*everywhere=*/true, kChanges, waited, kMaxChange)) {
     if (refused_here_.load()) refused_here_.store(false);
@@ -60,14 +69,15 @@ void GraphGate::Change(absl::FunctionRef<void()> change) {
 }
 
 void GraphGate::ChangeHere(absl::FunctionRef<void()> change) {
-  if (t_changes == this) return change();
+  if (ThreadChanges(this)) return change();
   AwaitRefused();
-  const GraphGate* const before = std::exchange(t_changes, this);
+  const OwnChange own{this, t_changes};
+  t_changes = &own;
   changing_here_.fetch_add(1);
   Await(/*everywhere=*/false);
   change();
   changing_here_.fetch_sub(1);
-  t_changes = before;
+  t_changes = own.before;
 }
 
 void GraphGate::AwaitRefused() const {

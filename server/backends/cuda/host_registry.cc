@@ -9,6 +9,29 @@
 
 namespace detshare::cuda {
 
+void HostRegistry::AddGpu(CudaContext& gpu) {
+  const WriterMutexLock lock(&gpus_mutex_);
+  gpus_.push_back(&gpu);
+}
+
+void HostRegistry::RemoveGpu(CudaContext& gpu) {
+  const WriterMutexLock lock(&gpus_mutex_);
+  std::erase(gpus_, &gpu);
+}
+
+absl::Status HostRegistry::ApartFromGraphs(CudaContext& context,
+                                           absl::FunctionRef<absl::Status()> change) {
+  const ReaderMutexLock lock(&gpus_mutex_);
+  return context.ApartFromGraphs(
+      [&]() ABSL_SHARED_LOCKS_REQUIRED(gpus_mutex_) { return ApartFrom(0, change); });
+}
+
+absl::Status HostRegistry::ApartFrom(size_t gpu, absl::FunctionRef<absl::Status()> change) {
+  if (gpu == gpus_.size()) return change();
+  return gpus_[gpu]->ApartFromGraphs(
+      [&]() ABSL_SHARED_LOCKS_REQUIRED(gpus_mutex_) { return ApartFrom(gpu + 1, change); });
+}
+
 absl::Status HostRegistry::Register(CudaAddressSpace& space, CudaContext& context,
                                     DeferredReclaimer& reclaimer, void* memory, uint64_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(memory);
@@ -32,7 +55,7 @@ absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& c
   for (;;) {
     std::optional<Old> old;
     const absl::Status status =
-        context.ApartFromGraphs([&] { return TryRegister(context, address, bytes, &old); });
+        ApartFromGraphs(context, [&] { return TryRegister(context, address, bytes, &old); });
     if (!old.has_value()) return status;
     // Unregistering drains the context. Without an idle moment it would hold the driver's lock and
     // wait for streams that wait for their clients, and those clients would wait for the lock.
@@ -93,7 +116,7 @@ void HostRegistry::Reclaim(CudaContext& context, uint64_t address, uint64_t seri
     return context.Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(address)),
                          "cuMemHostUnregister");
   };
-  context.ApartFromGraphs(unregister).IgnoreError();
+  ApartFromGraphs(context, unregister).IgnoreError();
 }
 
 }  // namespace detshare::cuda

@@ -9,10 +9,13 @@
 // (coroutine_runtime/fresh_address.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "proto/mutex.h"
 #include "server/backends/cuda/cuda_context.h"
@@ -27,6 +30,11 @@ inline constexpr uint64_t kHostPieceBytes = 16ull << 20;
 // Outlives the deferred reclaimers that callers pass. Any thread may call it.
 class HostRegistry {
  public:
+  // The GPU sees registered memory, also of other GPUs' sessions, until RemoveGpu(). So nothing is registered
+  // or unregistered beside its graphs with conditional nodes.
+  void AddGpu(CudaContext& gpu);
+  void RemoveGpu(CudaContext& gpu);
+
   // Registers memory on behalf of `space`. Several devices may register the same memory.
   absl::Status Register(CudaAddressSpace& space, CudaContext& context, DeferredReclaimer& reclaimer,
                         void* memory, uint64_t bytes);
@@ -49,7 +57,14 @@ class HostRegistry {
   absl::Status TryRegister(CudaContext& context, uint64_t address, uint64_t bytes,
                            std::optional<Old>* old);
   void Reclaim(CudaContext& context, uint64_t address, uint64_t serial);
+  // CudaContext::ApartFromGraphs() of all GPUs.
+  absl::Status ApartFromGraphs(CudaContext& context, absl::FunctionRef<absl::Status()> change);
+  // The same of the GPUs from this one on.
+  absl::Status ApartFrom(size_t gpu, absl::FunctionRef<absl::Status()> change)
+      ABSL_SHARED_LOCKS_REQUIRED(gpus_mutex_);
 
+  SharedMutex gpus_mutex_;  // readers change something
+  std::vector<CudaContext*> gpus_ ABSL_GUARDED_BY(gpus_mutex_);
   Mutex mutex_;  // behind ApartFromGraphs()
   std::map<uint64_t, Registration> registrations_ ABSL_GUARDED_BY(mutex_);  // by address
   uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;

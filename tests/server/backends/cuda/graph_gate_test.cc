@@ -269,6 +269,21 @@ TEST_CASE("A change of this process does not wait for ever for a graph that does
   change.join();
 }
 
+TEST_CASE("A thread may change on several GPUs at a time, and then again on each") {
+  Process first, second;
+  int changed = 0;
+  first.gate.ChangeHere([&] {
+    std::thread([&] { CHECK_FALSE(first.gate.Enter(0)); }).join();
+    second.gate.ChangeHere([&] {
+      first.gate.ChangeHere([&] { ++changed; });
+      second.gate.ChangeHere([&] { ++changed; });
+      first.Launch();
+      first.End();
+    });
+  });
+  CHECK(changed == 2);
+}
+
 TEST_CASE_METHOD(Processes, "A slice may change beside a change of the process") {
   Changing slice(first.gate);
   slice.AwaitBegin();
