@@ -158,7 +158,7 @@ absl::Status CudaQueue::LaunchNow(CudaAddressSpace& space, CudaKernel& kernel,
   void* buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
                     CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
   void** extra = parameter_bytes == 0 ? nullptr : buffer;
-  return Printing(kernel.prints(), space, [&] {
+  return Printing(kernel.prints(), kernel.local_bytes(), space, [&] {
     CUresult result =
         context_.api.cuLaunchKernelEx(&config, kernel.function(group_), nullptr, extra);
     // A device may not know a hint; the kernel is launched without it.
@@ -170,11 +170,21 @@ absl::Status CudaQueue::LaunchNow(CudaAddressSpace& space, CudaKernel& kernel,
   });
 }
 
-absl::Status CudaQueue::Printing(bool prints, CudaAddressSpace& space,
+absl::Status CudaQueue::Printing(bool prints, uint32_t local_bytes, CudaAddressSpace& space,
                                  absl::FunctionRef<absl::Status()> launch) {
   if (!prints) return launch();
   if (printing_ == nullptr) printing_ = std::make_shared<PrintingLaunches::Latest>(group_);
-  return PrintingLaunches::Get().Launch(printing_, state_->stream, space.shared_output(), launch);
+  const auto launch_apart = [&] {
+    // Relaxed: as in Launch().
+    if (local_bytes <= group_.local_bytes.load(std::memory_order_relaxed)) [[likely]]
+      return launch();
+    // No idle moment, but no graph with conditional nodes either.
+    const absl::Status status = context_.ApartFromGraphs(launch);
+    if (status.ok()) group_.local_bytes.store(local_bytes, std::memory_order_relaxed);
+    return status;
+  };
+  return PrintingLaunches::Get().Launch(printing_, state_->stream, space.shared_output(),
+                                        launch_apart);
 }
 
 absl::Status CudaQueue::SubmitGraph(CudaAddressSpace& space, const CudaGraph& graph, bool grow,
@@ -229,7 +239,7 @@ absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph
     return awaited == CUDA_SUCCESS ? context_.api.cuGraphLaunch(graph.executable(), state_->stream)
                                    : awaited;
   };
-  return Printing(graph.prints(), space, [&] {
+  return Printing(graph.prints(), graph.local_bytes(), space, [&] {
     const CUresult result =
         !graph.memory_waits().empty()
             ? space.memory_waits().Submit(group_, state_->stream, graph.memory_waits(), launch)

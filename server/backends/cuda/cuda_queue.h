@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -89,8 +90,9 @@ class CudaQueue final : public Queue {
                            absl::FunctionRef<absl::Status(GraphOrder::Place*)> submit);
   absl::Status LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
                               absl::Span<const uint64_t> values, GraphOrder::Place* place);
-  // Calls `launch`. If its kernels print, their text goes to the space's output.
-  absl::Status Printing(bool prints, CudaAddressSpace& space,
+  // Calls `launch`, whose kernels need so much local memory. If they print, their text goes to the space's
+  // output.
+  absl::Status Printing(bool prints, uint32_t local_bytes, CudaAddressSpace& space,
                         absl::FunctionRef<absl::Status()> launch);
   absl::Status LaunchNow(CudaAddressSpace& space, CudaKernel& kernel, const LaunchShape& shape,
                          absl::Span<const std::byte> parameters);
