@@ -36,14 +36,14 @@ class IdleWindow {
 
   static constexpr std::chrono::milliseconds kNoLimit = std::chrono::milliseconds::max();
 
-  // Makes `call` at an idle moment, on behalf of `space`, with the group's context current. Returns DeadlineExceeded if none came within
-  // `limit`, the context's error if the context is lost, and CUDA_ERROR_DEINITIALIZED if the space is
-  // abandoned.
+  // Makes `call` at an idle moment, on behalf of `space`, with the group's context current. Returns
+  // DeadlineExceeded if none came within `limit`, the context's error if the context is lost, and
+  // CUDA_ERROR_DEINITIALIZED if the space is abandoned.
   absl::Status Run(CudaAddressSpace& space, const std::function<absl::Status()>& call,
                    std::chrono::milliseconds limit = kNoLimit);
 
-  // Makes `call` if nothing is in flight, with the group's context current. With `in_spite_of_work`, also makes it if no stream waits
-  // for the host. Returns whether it made the call.
+  // Makes `call` if nothing is in flight, with the group's context current. With `in_spite_of_work`,
+  // also makes it if no stream waits for the host. Returns whether it made the call.
   bool TryRun(const std::function<void()>& call, bool in_spite_of_work);
 
   // Returns whether new work must wait. Sequentially consistent with StreamState::entering: a
