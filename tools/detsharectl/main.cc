@@ -379,7 +379,6 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->add_option("--devices", flags.devices,
                   "Limit of the devices of a program, for programs that begin afterwards; 0: all")
       ->type_name("N");
-  text::RefuseEmptyValues(*set);
   set->final_callback([&, set] { action = [&, set] { return SetTenant(options, *set); }; });
   CLI::App* const unset = tenant->add_subcommand(
       "unset", "Give a tenant back the settings of the configuration and of its endpoints");
@@ -452,7 +451,6 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
       ->type_name("TIME");
   open->add_option("--slo-tpot", flags.slo_tpot, "Objective for the time per output token")
       ->type_name("TIME");
-  text::RefuseEmptyValues(*open);
   decide(open, OpenEndpoint);
   decide(own, SetEndpointOwner);
   decide(close, CloseEndpoint);
@@ -657,6 +655,7 @@ int Main(int argc, char** argv) {
   doctor->footer(
       "Exit codes: 0: no error; 1: there is an error. Findings that need root are \"unknown\" for "
       "other users.");
+  text::RefuseEmptyValues(app);
   if (const std::optional<int> code = text::ParseCommandLine(app, arguments, kExitUsage))
     return *code;
   if (options.json && app.get_subcommand("trace")->parsed())

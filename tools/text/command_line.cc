@@ -78,6 +78,29 @@ std::string SuggestedValue(const std::string& error) {
   return Suggestion(error.substr(0, at).substr(error.substr(0, at).rfind(' ') + 1), allowed);
 }
 
+// The same in words, for errors of CLI11 whose own words say little: "--weight: At Most 1 required but
+// received 2", "--param: 1 required NAME=VALUE missing" and "Could not convert: --session = abc".
+std::string InWords(const std::string& error) {
+  constexpr std::string_view kAtMostOne = ": At Most 1 required but received ";
+  constexpr std::string_view kOneRequired = ": 1 required ", kMissing = " missing";
+  constexpr std::string_view kNoNumber = "Could not convert: ", kIs = " = ";
+  if (const size_t at = error.find(kOneRequired), end = error.rfind(kMissing);
+      at != std::string::npos && end != std::string::npos && end > at) {
+    const size_t type = at + kOneRequired.size();
+    return error.substr(0, at) + " needs a value: " + error.substr(type, end - type);
+  }
+  if (const size_t at = error.find(kAtMostOne); at != std::string::npos) {
+    return error.substr(0, at) + " is given " + error.substr(at + kAtMostOne.size()) +
+           " times, and may be given once";
+  }
+  if (const size_t is = error.find(kIs);
+      error.rfind(kNoNumber, 0) == 0 && is != std::string::npos) {
+    return error.substr(kNoNumber.size(), is - kNoNumber.size()) + ": " +
+           error.substr(is + kIs.size()) + " is not a number that the option takes";
+  }
+  return error;
+}
+
 // What is wrong, for a person who reads it for the first time.
 std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = Innermost(app);
@@ -109,7 +132,7 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
     return text;
   }
   if (!extra.empty()) return FullName(command) + " takes no argument " + extra.front();
-  return FullName(command) + ": " + error.what() + SuggestedValue(error.what());
+  return FullName(command) + ": " + InWords(error.what()) + SuggestedValue(error.what());
 }
 
 // The help of a command lacks the options that it shares with all others.
@@ -121,9 +144,10 @@ std::string SharedOptions(const CLI::App& app) {
   }
   const auto formatter = std::dynamic_pointer_cast<CLI::Formatter>(app.get_formatter());
   if (shared.empty() || formatter == nullptr) return "";
-  return formatter->make_group("Options of all commands", /*is_positional=*/false, shared)
-             .substr(1) +
-         "\n";
+  const std::string group =
+      formatter->make_group("Options of all commands", /*is_positional=*/false, shared);
+  // The group begins with an empty line. So does what is in front of it, if that is no footer.
+  return (Innermost(app).get_footer().empty() ? group.substr(1) : group) + "\n";
 }
 
 }  // namespace
@@ -149,14 +173,19 @@ CLI::Validator NotNegative() {
 }
 
 void RefuseEmptyValues(CLI::App& command) {
-  const CLI::Validator given(
-      [](std::string& text) -> std::string {
-        return text.empty() ? "a value is not \"\"; to set nothing, leave the option out" : "";
-      },
-      /*validator_desc=*/"");
+  const auto refuse = [](const char* why) {
+    return CLI::Validator(
+        [why](std::string& text) -> std::string { return text.empty() ? why : ""; },
+        /*validator_desc=*/"");
+  };
+  const CLI::Validator named = refuse("\"\" is no name");
+  const CLI::Validator given = refuse("a value is not \"\"; to set nothing, leave the option out");
   for (CLI::Option* option : command.get_options()) {
-    if (!option->get_positional() && option->get_items_expected_max() > 0) option->check(given);
+    if (option->get_items_expected_max() > 0)
+      option->check(option->get_positional() ? named : given);
   }
+  for (CLI::App* further : command.get_subcommands([](const CLI::App*) { return true; }))
+    RefuseEmptyValues(*further);
 }
 
 int EndOutput(const char* tool, int code) {

@@ -23,8 +23,8 @@ CLI::Validator NumberIn(double least, double most);
 // largest number of an unsigned type.
 CLI::Validator NotNegative();
 
-// Makes an error of an empty value of any option of `command`, as a script with an unset variable
-// has it (--memory ""). Call it after the options were added.
+// Makes an error of an empty value of any option or argument of `command` and of its commands, as a
+// script with an unset variable has it (--memory ""). Call it after these were added.
 void RefuseEmptyValues(CLI::App& command);
 
 // A tool's last step. Writes what stdout still has in its buffer. If what `tool` has printed there

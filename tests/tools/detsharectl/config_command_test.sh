@@ -79,6 +79,15 @@ for option in memory pinned-memory sessions devices weight sms class exclusive s
   expect 2 "--$option: a value is not \"\"" "$detsharectl" --socket "$work/none.sock" endpoint open em "--$option" ""
 done
 expect 2 '--share: a value is not ""' "$detsharectl" --socket "$work/none.sock" tenant set train --share ""
+# The same holds for other commands, and for names. An option that is given twice is a mistake, too.
+expect 2 '--out: a value is not ""' "$detsharectl" --socket "$work/none.sock" trace --out ""
+expect 2 '--tenant: a value is not ""' "$detsharectl" --socket "$work/none.sock" events --tenant ""
+expect 2 '--socket: a value is not ""' "$detsharectl" --socket "" status
+expect 2 'WHO: "" is no name' "$detsharectl" --socket "$work/none.sock" sessions kill ""
+expect 2 'file: "" is no name' "$detsharectl" config check ""
+expect 2 "--weight is given 2 times, and may be given once" "$detsharectl" --socket "$work/none.sock" tenant set train --weight 1 --weight 2
+expect 2 "--param needs a value: NAME=VALUE" "$detsharectl" --socket "$work/none.sock" policy set fair --param
+expect 2 "--session: abc is not a number that the option takes" "$detsharectl" --socket "$work/none.sock" events --session abc
 # A full disk is an error of the command. A reader that leaves is none.
 for command in "api --json" "config show $work/good.toml" "config example" --help; do
   said=$("$detsharectl" $command 2>&1 >/dev/full)

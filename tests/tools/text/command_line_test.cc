@@ -74,12 +74,13 @@ TEST_CASE("Help and version end with 0, mistakes with the tool's code for them")
 
 TEST_CASE("An option's value that is empty is a mistake where nothing may be left open") {
   const auto parse = [](std::vector<std::string> arguments) {
-    std::string name, memory;
+    std::string name, memory, out;
     std::vector<std::string> devices;
     CLI::App app("A tool.", "tool");
     app.add_option("NAME", name);
     app.add_option("--memory", memory);
     app.add_option("--device", devices)->allow_extra_args(false);
+    app.add_subcommand("sub", "A command")->add_option("--out", out);
     RefuseEmptyValues(app);
     return ParseCommandLine(app, std::move(arguments), 64);
   };
@@ -88,6 +89,9 @@ TEST_CASE("An option's value that is empty is a mistake where nothing may be lef
   CHECK(parse({"a", "--memory", ""}) == 64);
   CHECK(parse({"a", "--memory="}) == 64);
   CHECK(parse({"a", "--device", "1", "--device", ""}) == 64);
+  CHECK(parse({""}) == 64);
+  CHECK(parse({"a", "sub", "--out", ""}) == 64);
+  CHECK(parse({"a", "sub", "--out", "file"}) == std::nullopt);
   CHECK(parse({"--help"}) == 0);
 }
 
