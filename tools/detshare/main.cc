@@ -1,6 +1,7 @@
 // detshare: runs unmodified CUDA programs through DetShare.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 namespace {
 
+constexpr std::array<const char*, 3> kStandalone = {"auto", "soft", "cuda"};
 constexpr char kUsage[] = "detshare run [OPTIONS] -- PROGRAM [ARGUMENTS...]";
 
 // The index where the program begins: of the first `--` or, behind `run`, of the first argument that
@@ -57,7 +59,7 @@ int main(int argc, char** argv) {
   run->add_flag("--standalone{auto}", options.standalone,
                 "Start a private daemon for this command: --standalone, --standalone=soft or "
                 "--standalone=cuda")
-      ->check(CLI::IsMember({"auto", "soft", "cuda"}));
+      ->check(CLI::IsMember(std::vector<std::string>(kStandalone.begin(), kStandalone.end())));
   run->add_option("--log-level", options.log_level, "Messages of DetShare on stderr")
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
   run->add_flag("--digest{-}", options.digest,
@@ -72,6 +74,16 @@ int main(int argc, char** argv) {
   size_t first = program;
   if (first < arguments.size() && arguments[first] == "--") ++first;
   options.command.assign(arguments.begin() + first, arguments.end());
+  // The option takes its value behind a "=".
+  if (program > 0 && arguments[program - 1] == "--standalone" && first == program &&
+      first < arguments.size() &&
+      std::count(kStandalone.begin(), kStandalone.end(), arguments[first]) != 0) {
+    std::fprintf(stderr,
+                 "detshare: write --standalone=%s, or, for a program of this name, --standalone -- "
+                 "%s\n",
+                 arguments[first].c_str(), arguments[first].c_str());
+    return detshare::tools::kExitLauncher;
+  }
   arguments.resize(program);
   if (const std::optional<int> code =
           detshare::text::ParseCommandLine(app, arguments, detshare::tools::kExitLauncher)) {

@@ -140,6 +140,10 @@ TEST_CASE("Mistakes are explained") {
   CHECK(mistyped.output.find("detshare has no command rn: did you mean run?\n") == 0);
   CHECK(Run({"--", "/bin/echo"}).output.find("detshare needs a command: run\n") == 0);
   CHECK_THAT(Run({"run", "--standalone=quantum", "--", "true"}).output, Catch::Contains("quantum"));
+  const Ran apart = Run({"run", "--standalone", "soft", "--", "/bin/echo", "ran"});
+  CHECK(apart.code == 125);
+  CHECK(apart.output.find("detshare: write --standalone=soft, or") == 0);
+  CHECK(Run({"run", "--standalone", "--", "soft"}).code == 127);
   const Ran ran = Running({"run", "--", "true"}, false).Finish();
   CHECK(ran.code == 125);
   CHECK_THAT(ran.output, Catch::Contains("DETSHARE_LIB_DIR"));
