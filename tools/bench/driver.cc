@@ -165,14 +165,14 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   app.add_option("--launches", options.measure.launches, "launches of the throughput test")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--round-trips", options.measure.round_trips, "samples of each round trip")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--rounds", options.rounds,
                  "native and shim in turn, this often; medians are shown")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--detshare", options.detshare, "the launcher")->capture_default_str();
   app.add_option("--backend", options.backend, "soft or cuda; default: cuda where a driver is")
