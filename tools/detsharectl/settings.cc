@@ -233,7 +233,10 @@ absl::Status AddParameters(const std::vector<std::string>& texts, proto::PolicyS
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) return Wrong("--param", "NAME=VALUE", text);
-    (*setting->mutable_parameters())[text.substr(0, equals)] = text.substr(equals + 1);
+    const std::string name = text.substr(0, equals);
+    if (setting->parameters().contains(name))
+      return absl::InvalidArgumentError(absl::StrCat("--param: ", name, " is given twice"));
+    (*setting->mutable_parameters())[name] = text.substr(equals + 1);
   }
   return absl::OkStatus();
 }
@@ -252,7 +255,8 @@ absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags) {
     int share = 0;
     std::string text = flags.share;
     if (text.back() == '%') text.pop_back();
-    if (!absl::SimpleAtoi(text, &share)) return Wrong("--share", "0 to 100 percent", flags.share);
+    if (!absl::SimpleAtoi(text, &share))
+      return Wrong("--share", "a whole number of 0 to 100 percent", flags.share);
     setting.set_sm_percent(share);
   }
   if (!flags.exclusive.empty()) {

@@ -72,6 +72,7 @@ TEST_CASE("Parameters are NAME=VALUE") {
   CHECK(setting.parameters().at("b") == "x=y");
   CHECK_FALSE(AddParameters({"a"}, &setting).ok());
   CHECK_FALSE(AddParameters({"=1"}, &setting).ok());
+  CHECK(AddParameters({"c=1", "c=2"}, &setting).message() == "--param: c is given twice");
 }
 
 TEST_CASE("Only the options of the command line are sent for a tenant") {
