@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kPeriod(300);
 
 std::string EventText(const proto::Event& event) {
   std::string line =
-      absl::StrFormat("%s  %-11s",
+      absl::StrFormat("%s  %-14s",
                       absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::FromUnixNanos(event.unix_ns()),
                                        absl::LocalTimeZone()),
                       event.kind());

@@ -32,6 +32,13 @@ TEST_CASE("An event is one line, as text and as JSON") {
   CHECK(json["tenant"] == "alice");
 }
 
+TEST_CASE("What happened begins in the same column, whatever the kind of the event") {
+  proto::Event event = ExampleEvent();
+  const size_t column = EventText(event).find("session 3");
+  event.set_kind("engine-adopted");
+  CHECK(EventText(event).find("session 3") == column);
+}
+
 TEST_CASE("Events are chosen by session, tenant and kind") {
   EventsOptions options;
   CHECK(Wanted(ExampleEvent(), options));
