@@ -47,8 +47,8 @@ absl::Status WhyNot(const ReplyMessage& reply, const std::string& tenant) {
     case SessionBook::Outcome::kTenantIsFull:
       return absl::ResourceExhaustedError(absl::StrCat(
           "tenant ", tenant, " has ", reply.used, " sessions and may have ", reply.limit,
-          ": end one of its programs, or let an operator allow more: sessions of the tenant in "
-          "the daemon's configuration"));
+          ": end one of its programs, or let an operator allow more: detsharectl tenant set ",
+          tenant, " --sessions N"));
     case SessionBook::Outcome::kDaemonIsFull:
       return absl::ResourceExhaustedError(
           absl::StrCat("the daemon has ", reply.used, " sessions and may have ", reply.limit,
