@@ -300,6 +300,10 @@ class Verification {
     });
     exclusive_ = code == 0;
     if (exclusive_) return true;
+    if (code == kExitNoDaemon) {  // CallAdmin() has said so
+      failure_ = "no detshared replies at " + socket_;
+      return false;
+    }
     Fail(private_ ? "the private daemon does not make the program's tenant exclusive"
                   : "other programs may run beside the program, because this user cannot make a "
                     "tenant exclusive: run verify as root or as a member of the daemon's "

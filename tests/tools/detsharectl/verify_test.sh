@@ -172,5 +172,7 @@ says 'nothing to compare'
 expect 2 --standalone=soft --neighbours 0 -- /bin/false
 says 'ended with exit code 1'
 expect 2 --socket "$folder/none" --neighbours 0 -- "$program" 0
+says 'no detshared replies at'
+! grep -q 'cannot make a tenant exclusive' "$folder/err" || { echo "FAILED: the missing daemon is taken for a missing right"; failed=1; }
 expect 2 --standalone=soft
 exit $failed
