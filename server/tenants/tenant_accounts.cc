@@ -36,7 +36,7 @@ std::string Size(uint64_t bytes) {
 }  // namespace
 
 TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuota& quota,
-                             TenantBoard* board)
+                             TenantBoard* board, Count refusals)
     : tenant_(std::move(tenant)),
       words_(board != nullptr ? board->Claim(tenant_) : nullptr),
       pinned_(
@@ -62,7 +62,7 @@ TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuo
             }),
       sessions_(LimitOf(quota.sessions),
                 [this](const Quota& sessions, uint64_t) {
-                  refusals_.fetch_add(1, std::memory_order_relaxed);
+                  CountRefusal();
                   return absl::ResourceExhaustedError(
                       absl::StrCat("tenant ", tenant_, " has ", sessions.used(),
                                    " sessions and may have ", sessions.limit(),
@@ -70,7 +70,9 @@ TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuo
                                    "detsharectl tenant set ",
                                    tenant_, " --sessions N"));
                 }),
-      devices_(quota.devices) {
+      devices_(quota.devices),
+      refusals_(refusals != nullptr ? std::move(refusals)
+                                    : std::make_shared<std::atomic<uint64_t>>(0)) {
   for (size_t i = 0; i < devices; ++i) {
     memory_.push_back(std::make_unique<Quota>(
         LimitOf(quota.memory),
@@ -83,7 +85,7 @@ TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuo
 
 absl::Status TenantAccount::Refuse(const char* what, const char* flag, const Quota& quota,
                                    uint64_t wanted) {
-  refusals_.fetch_add(1, std::memory_order_relaxed);
+  CountRefusal();
   const std::string why =
       absl::StrCat("tenant ", tenant_, ": ", Size(wanted), " more of ", what,
                    " do not fit its limit of ", Size(quota.limit()),
@@ -149,13 +151,19 @@ void TenantAccounts::Set(const std::string& tenant, const TenantQuota& quota) {
   const MutexLock lock(&mutex_);
   quotas_[tenant] = quota;
   const auto known = accounts_.find(tenant);
-  if (known == accounts_.end()) return;
-  if (const std::shared_ptr<TenantAccount> account = known->second.lock()) account->Set(quota);
+  const std::shared_ptr<TenantAccount> account =
+      known != accounts_.end() ? known->second.lock() : nullptr;
+  if (account != nullptr) account->Set(quota);
+  if (TenantAccount::Count& count = refusals_[tenant]; count == nullptr) {
+    count =
+        account != nullptr ? account->refusal_count() : std::make_shared<std::atomic<uint64_t>>(0);
+  }
 }
 
 void TenantAccounts::Unset(const std::string& tenant) {
   const MutexLock lock(&mutex_);
   quotas_.erase(tenant);
+  refusals_.erase(tenant);
   const auto known = accounts_.find(tenant);
   if (known == accounts_.end()) return;
   if (const std::shared_ptr<TenantAccount> account = known->second.lock()) account->Set(default_);
@@ -166,8 +174,10 @@ std::shared_ptr<TenantAccount> TenantAccounts::OfLocked(const std::string& tenan
   std::shared_ptr<TenantAccount> account = place.lock();
   if (account == nullptr) {
     const auto own = quotas_.find(tenant);
-    account = std::make_shared<TenantAccount>(
-        tenant, devices_, own != quotas_.end() ? own->second : default_, board_);
+    const auto count = refusals_.find(tenant);
+    account = std::make_shared<TenantAccount>(tenant, devices_,
+                                              own != quotas_.end() ? own->second : default_, board_,
+                                              count != refusals_.end() ? count->second : nullptr);
     place = account;
   }
   return account;

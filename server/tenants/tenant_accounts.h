@@ -2,7 +2,8 @@
 // exceeds the tenant's limits with the reason.
 //
 // An account exists as long as an object holds a charge of it. Clients choose the names of tenants,
-// so the number of accounts must not grow without bound.
+// so the number of accounts must not grow without bound. The count of refusals outlasts the account of
+// a tenant with limits of its own: operators choose these.
 #pragma once
 
 #include <atomic>
@@ -26,9 +27,12 @@ class TenantAccount {
   // The largest control call fits, beside the queued work of many sessions.
   static constexpr uint64_t kWaitingBytes = uint64_t{2} << 30;
 
+  using Count = std::shared_ptr<std::atomic<uint64_t>>;  // relaxed: it publishes only itself
+
   // `board` shows what the tenant uses in other processes, and outlives the account; null: nothing.
+  // `refusals` goes on from what it is; null: a count of the account alone.
   TenantAccount(std::string tenant, size_t devices, const TenantQuota& quota,
-                TenantBoard* board = nullptr);
+                TenantBoard* board = nullptr, Count refusals = nullptr);
   ~TenantAccount() { TenantBoard::Release(words_); }
   TenantAccount(const TenantAccount&) = delete;
   TenantAccount& operator=(const TenantAccount&) = delete;
@@ -56,8 +60,9 @@ class TenantAccount {
   uint64_t pinned_used() const { return pinned_.used(); }
   uint64_t sessions_used() const { return sessions_.used(); }
   // Counts a session that other code refused because of the tenant's limit.
-  void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
-  uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
+  void CountRefusal() { refusals_->fetch_add(1, std::memory_order_relaxed); }
+  uint64_t refusals() const { return refusals_->load(std::memory_order_relaxed); }
+  const Count& refusal_count() const { return refusals_; }
 
  private:
   absl::Status Refuse(const char* what, const char* flag, const Quota& quota, uint64_t wanted);
@@ -66,9 +71,8 @@ class TenantAccount {
   TenantWords* const words_;                    // null: no other process has a part of the limits
   std::vector<std::unique_ptr<Quota>> memory_;  // one for each device
   Quota pinned_, waiting_, kept_, sessions_;
-  // Relaxed: both publish only themselves. `devices_` is as devices().
-  std::atomic<uint64_t> devices_;
-  std::atomic<uint64_t> refusals_{0};
+  std::atomic<uint64_t> devices_;  // as devices(); relaxed: it publishes only itself
+  const Count refusals_;
   // When the next refusal may be logged, in steady_clock ticks. The thread that moves it forward
   // writes the line.
   std::atomic<int64_t> say_again_{0};
@@ -101,6 +105,8 @@ class TenantAccounts {
   Mutex mutex_;
   TenantQuota default_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, TenantQuota> quotas_ ABSL_GUARDED_BY(mutex_);
+  // Of the tenants in `quotas_`.
+  std::map<std::string, TenantAccount::Count> refusals_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::weak_ptr<TenantAccount>> accounts_ ABSL_GUARDED_BY(mutex_);
   // The number of accounts at which expired ones are removed next.
   size_t forget_at_ ABSL_GUARDED_BY(mutex_) = 64;

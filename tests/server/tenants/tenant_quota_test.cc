@@ -418,6 +418,33 @@ TEST_CASE("A tenant's own limits stay when the defaults change, and end when the
   CHECK(own->limits() == TenantQuota{0, 600, 0, 0});
 }
 
+TEST_CASE("Refusals of a tenant with limits of its own count on when its last program has ended") {
+  TenantAccounts accounts(/*devices=*/1);
+  const auto refuse = [&](const std::string& tenant) {
+    const std::shared_ptr<TenantAccount> account = accounts.Of(tenant);
+    CHECK_FALSE(Quota::Take(TenantAccount::Memory(account, 0), 2 * kMiB).ok());
+    return account->refusals();
+  };
+  TenantQuota limits;
+  limits.memory = kMiB;
+  accounts.SetDefault(limits);
+  {
+    const std::shared_ptr<TenantAccount> account = accounts.Of("small");
+    CHECK(refuse("small") == 1);
+    accounts.Set("small", limits);
+    CHECK(refuse("small") == 2);
+  }
+  CHECK(accounts.Of("small")->refusals() == 2);
+  limits.pinned_memory = kMiB;
+  accounts.Set("small", limits);
+  CHECK(refuse("small") == 3);
+  // The number of other tenants has no bound, so nothing is left of their accounts.
+  CHECK(refuse("other") == 1);
+  CHECK(refuse("other") == 1);
+  accounts.Unset("small");
+  CHECK(refuse("small") == 1);
+}
+
 TEST_CASE("Code and graphs of all sessions of a tenant count, until their sessions end") {
   Limited daemon;
   const std::shared_ptr<TenantAccount> account =
