@@ -526,8 +526,11 @@ std::string Allowed(const ConfigSetting& setting) {
     if (setting.type == "NAME") return "the name of a policy, or the path of a shared object";
     return "a text";
   }
-  return absl::StrCat(setting.type == "SIZE" ? "a size (\"4GiB\", or bytes) of " : "", setting.min,
-                      " to ", setting.max);
+  if (setting.type == "SIZE") {
+    return absl::StrCat("a size (\"4GiB\", or bytes) of ", SizeText(setting.min), " to ",
+                        SizeText(setting.max));
+  }
+  return absl::StrCat(setting.min, " to ", setting.max);
 }
 
 absl::Status SetNumber(const ConfigSetting& setting, int64_t value, Config* config) {
@@ -625,6 +628,16 @@ bool ParseSize(absl::string_view text, int64_t* bytes) {
   if (value >= 9e18) return false;
   *bytes = static_cast<int64_t>(value);
   return true;
+}
+
+std::string SizeText(int64_t bytes) {
+  constexpr absl::string_view kUnits[] = {"", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return absl::StrCat(bytes, kUnits[unit]);
 }
 
 bool ParseComputeCapability(absl::string_view text, int* major, int* minor) {

@@ -149,6 +149,8 @@ std::string DurationText(policy::Nanoseconds duration);
 std::string NumberText(double number);
 // Takes "1GiB", "256 MB" (both are powers of 1024), "4096". False for other texts.
 bool ParseSize(absl::string_view text, int64_t* bytes);
+// A text of which ParseSize() makes the same number: "64MiB", "4096TiB", "1000".
+std::string SizeText(int64_t bytes);
 // Takes "9.0", for the compute capability 9.0. False for other texts.
 bool ParseComputeCapability(absl::string_view text, int* major, int* minor);
 // Whether the text has no control characters.

@@ -222,9 +222,10 @@ grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* c
   absl::StatusOr<proto::TenantSetting> result = settings_.SetTenant(*setting);
   if (!result.ok()) return FinishUnary(context, result.status());
   *in_force = *std::move(result);
-  LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", Who(*peer), ")");
+  LogInfo("settings of tenant ", in_force->name(), ": ", ChangeText(*in_force), " (", Who(*peer),
+          ")");
   manager_.events().Add(
-      EventBy(*peer, DaemonEvent::Kind::kTenant, in_force->name(), setting->ShortDebugString()));
+      EventBy(*peer, DaemonEvent::Kind::kTenant, in_force->name(), ChangeText(*setting)));
   return FinishUnary(context, absl::OkStatus());
 }
 

@@ -109,10 +109,14 @@ size_t MaxDevices(const proto::Settings& current, const std::string& tenant, siz
 std::string SmsText(const proto::TenantSetting& tenant) {
   return tenant.min_sms() == 0 && tenant.max_sms() == 0
              ? "any"
-             : absl::StrCat(tenant.min_sms(), "..", tenant.max_sms());
+             : absl::StrCat(tenant.min_sms(), "..",
+                            tenant.max_sms() == 0 ? "" : absl::StrCat(tenant.max_sms()));
 }
 
 std::string LimitText(uint64_t limit) { return limit == 0 ? "no limit" : absl::StrCat(limit); }
+std::string MemoryText(uint64_t limit) {
+  return limit == 0 ? "no limit" : SizeText(static_cast<int64_t>(limit));
+}
 
 // Both arguments have the form that ToSetting() returns.
 std::vector<std::string> Differences(const proto::Settings& before, const proto::Settings& after) {
@@ -137,8 +141,8 @@ std::vector<std::string> Differences(const proto::Settings& before, const proto:
     say("slo_latency", DurationText(old.slo_latency_ns()), DurationText(next.slo_latency_ns()));
     say("slo_ttft", DurationText(old.slo_ttft_ns()), DurationText(next.slo_ttft_ns()));
     say("slo_tpot", DurationText(old.slo_tpot_ns()), DurationText(next.slo_tpot_ns()));
-    say("memory", LimitText(old.memory()), LimitText(next.memory()));
-    say("pinned_memory", LimitText(old.pinned_memory()), LimitText(next.pinned_memory()));
+    say("memory", MemoryText(old.memory()), MemoryText(next.memory()));
+    say("pinned_memory", MemoryText(old.pinned_memory()), MemoryText(next.pinned_memory()));
     say("sessions", LimitText(old.sessions()), LimitText(next.sessions()));
     say("devices", LimitText(old.devices()), LimitText(next.devices()));
     if (known == nullptr) line = line.empty() ? "is new" : absl::StrCat("is new: ", line);
@@ -193,6 +197,26 @@ std::string NameOf(policy::TenantClass tenant_class) {
       break;
   }
   return "unset";
+}
+
+std::string ChangeText(const proto::TenantSetting& change) {
+  std::string text;
+  const auto say = [&text](bool changes, const char* what, const std::string& value) {
+    if (changes) absl::StrAppend(&text, text.empty() ? "" : ", ", what, " ", value);
+  };
+  say(change.has_tenant_class(), "class", change.tenant_class());
+  say(change.has_weight(), "weight", absl::StrCat(change.weight()));
+  say(change.has_sm_percent(), "sm_percent", absl::StrCat(change.sm_percent()));
+  say(change.has_exclusive(), "exclusive", change.exclusive() ? "true" : "false");
+  say(change.has_min_sms() || change.has_max_sms(), "sms", SmsText(change));
+  say(change.has_slo_latency_ns(), "slo_latency", DurationText(change.slo_latency_ns()));
+  say(change.has_slo_ttft_ns(), "slo_ttft", DurationText(change.slo_ttft_ns()));
+  say(change.has_slo_tpot_ns(), "slo_tpot", DurationText(change.slo_tpot_ns()));
+  say(change.has_memory(), "memory", MemoryText(change.memory()));
+  say(change.has_pinned_memory(), "pinned_memory", MemoryText(change.pinned_memory()));
+  say(change.has_sessions(), "sessions", LimitText(change.sessions()));
+  say(change.has_devices(), "devices", LimitText(change.devices()));
+  return text;
 }
 
 absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int sm_count) {

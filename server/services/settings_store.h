@@ -46,6 +46,8 @@ std::vector<std::string> FitSettings(int sm_count, size_t device_count, proto::S
 proto::Settings SettingsOf(const ServerOptions& options);
 // The file in the runtime directory that keeps the settings of the process with this directory.
 std::string SettingsFile(const std::string& runtime_directory);
+// The settings that a change names, for the log and events: "class latency, memory 20GiB".
+std::string ChangeText(const proto::TenantSetting& change);
 // Returns "unset", "latency" or "batch".
 std::string NameOf(policy::TenantClass tenant_class);
 

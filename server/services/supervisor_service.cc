@@ -206,9 +206,9 @@ grpc::ServerUnaryReactor* SupervisorService::SetTenant(grpc::CallbackServerConte
   return Finish(context, [this, context, setting, in_force, peer = *peer]() -> absl::Status {
     DETSHARE_ASSIGN_OR_RETURN(*in_force, settings_.SetTenant(*setting));
     DETSHARE_RETURN_IF_ERROR(InForce(engines_.SetTenant(*setting), context));
-    LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", Who(peer), ")");
-    events_.Add(
-        EventBy(peer, DaemonEvent::Kind::kTenant, in_force->name(), setting->ShortDebugString()));
+    LogInfo("settings of tenant ", in_force->name(), ": ", ChangeText(*in_force), " (", Who(peer),
+            ")");
+    events_.Add(EventBy(peer, DaemonEvent::Kind::kTenant, in_force->name(), ChangeText(*setting)));
     return absl::OkStatus();
   });
 }

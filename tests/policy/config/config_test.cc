@@ -341,7 +341,13 @@ TEST_CASE("Durations and sizes have units") {
                                                     {"2 TiB", int64_t{2} << 40}}) {
     REQUIRE(ParseSize(text, &bytes));
     CHECK(bytes == expected);
+    REQUIRE(ParseSize(SizeText(expected), &bytes));
+    CHECK(bytes == expected);
   }
+  CHECK(SizeText(0) == "0");
+  CHECK(SizeText(1000) == "1000");
+  CHECK(SizeText(int64_t{3} << 29) == "1536MiB");
+  CHECK(SizeText(int64_t{1} << 52) == "4096TiB");
   for (const char* text : {"", "GiB", "1PiB", "1 G i B", "-1", "9999999999TiB", "1iB"})
     CHECK_FALSE(ParseSize(text, &bytes));
 }

@@ -299,6 +299,19 @@ TEST_CASE("Settings are made to fit the devices field by field, and each change 
   CHECK(settings.tenants(1).memory() == uint64_t{1} << 52);
 }
 
+TEST_CASE("The log and events name what a change of a tenant sets, and nothing else") {
+  proto::TenantSetting change;
+  change.set_name("chat");
+  CHECK(ChangeText(change).empty());
+  change.set_tenant_class("latency");
+  change.set_min_sms(32);
+  change.set_slo_tpot_ns(30'000'000);
+  change.set_memory(uint64_t{20} << 30);
+  change.set_sessions(0);
+  CHECK(ChangeText(change) ==
+        "class latency, sms 32.., slo_tpot 30ms, memory 20GiB, sessions no limit");
+}
+
 TEST_CASE("The supervisor's settings hold also where some do not fit, or the policy refuses them") {
   TestDaemon daemon;
   SettingsStore& settings = daemon.daemon->settings();
@@ -325,7 +338,7 @@ TEST_CASE("The supervisor's settings hold also where some do not fit, or the pol
   fresh->set_sessions(3);
   const std::vector<std::string> changes = settings.Adopt(refused);
   REQUIRE(changes.size() == 2);
-  CHECK(changes[0] == "[[tenant]] victim: memory 1048576 -> 4194304");
+  CHECK(changes[0] == "[[tenant]] victim: memory 1MiB -> 4MiB");
   CHECK(changes[1] == "[[tenant]] fresh: is new: sessions no limit -> 3");
   CHECK(settings.current().policy().name() == "fair");
   CHECK(allocates());
