@@ -102,6 +102,10 @@ class Reader {
         } else {
           Problem(node.source(), absl::StrCat(Name(key), " is a section: [", Name(key), "]"));
         }
+      } else if (const std::string sections = SectionsWith(Name(key));
+                 !node.is_table() && !node.is_array_of_tables() && !sections.empty()) {
+        Problem(key.source(), absl::StrCat(Shown(Name(key)), " is a key of ", sections,
+                                           ": write it below the line of its section"));
       } else {
         Problem(key.source(), absl::StrCat("there is no section ", Shown(Name(key)), "; there are ",
                                            Sections(), " and [[tenant]]"));
@@ -170,6 +174,30 @@ class Reader {
     return absl::StrJoin(sections, ", ");
   }
 
+  // The sections that have the key: "[daemon]", "[policy] and [[tenant]]"; "" for none.
+  static std::string SectionsWith(absl::string_view key) {
+    std::vector<std::string> sections;
+    for (const ConfigSetting& setting : AllConfigSettings()) {
+      if (setting.key == key) sections.push_back(absl::StrCat("[", setting.section, "]"));
+    }
+    const absl::Span<const TenantKey> keys = TenantKeys();
+    if (std::any_of(keys.begin(), keys.end(), [&](const TenantKey& one) { return one.key == key; }))
+      sections.push_back("[[tenant]]");
+    std::string text;
+    for (size_t i = 0; i < sections.size(); ++i) {
+      const bool last = i + 1 == sections.size();
+      absl::StrAppend(&text, i == 0 ? "" : last ? " and " : ", ", sections[i]);
+    }
+    return text;
+  }
+  // Says that `section` ("[daemon]") does not have the key, and who has it, or else what it has.
+  void NoSuchKey(absl::string_view section, const toml::key& key, absl::string_view known) {
+    const std::string others = SectionsWith(Name(key));
+    Problem(key.source(), absl::StrCat(section, " has no ", Shown(Name(key)),
+                                       others.empty() ? absl::StrCat("; it has ", known)
+                                                      : absl::StrCat(": it is a key of ", others)));
+  }
+
   void ReadSection(absl::string_view section, const toml::table& table) {
     for (const auto& [key, node] : table) {
       if (section == "policy" && Name(key) == "parameters") {
@@ -183,8 +211,7 @@ class Reader {
           if (one.section == section) known.emplace_back(std::string(one.key));
         }
         if (section == "policy") known.push_back("parameters");
-        Problem(key.source(), absl::StrCat("[", section, "] has no ", Shown(Name(key)), "; it has ",
-                                           absl::StrJoin(known, ", ")));
+        NoSuchKey(absl::StrCat("[", section, "]"), key, absl::StrJoin(known, ", "));
         continue;
       }
       ReadSetting(*setting, node);
@@ -268,10 +295,8 @@ class Reader {
     const auto found = std::find_if(keys.begin(), keys.end(),
                                     [&](const TenantKey& one) { return one.key == Name(key); });
     if (found == keys.end()) {
-      return Problem(
-          key.source(),
-          absl::StrCat("[[tenant]] has no ", Shown(Name(key)), "; it has ",
-                       List(keys, [](const TenantKey& one) { return std::string(one.key); })));
+      return NoSuchKey("[[tenant]]", key,
+                       List(keys, [](const TenantKey& one) { return std::string(one.key); }));
     }
     const auto* string = node.as_string();
     const std::string text = string != nullptr ? string->get() : "";

@@ -164,6 +164,19 @@ TEST_CASE("A number is printed with all of its digits") {
   CHECK(Parsed(ConfigText(config)).tenants[0].tenant.weight == 2.3456789);
 }
 
+TEST_CASE("A key in the wrong place is told where it belongs") {
+  CHECK(Problems("isolation = \"tenant\"") ==
+        "f:1:1: \"isolation\" is a key of [daemon]: write it below the line of its section\n");
+  CHECK(Problems("memory = \"4GiB\"") ==
+        "f:1:1: \"memory\" is a key of [software_gpu], [tenant_defaults] and [[tenant]]: write it "
+        "below the line of its section\n");
+  CHECK(Problems("[tenant_defaults]\nclass = \"batch\"") ==
+        "f:2:1: [tenant_defaults] has no \"class\": it is a key of [[tenant]]\n");
+  CHECK(Problems("[[tenant]]\nname = \"a\"\nbackend = \"soft\"") ==
+        "f:3:1: [[tenant]] has no \"backend\": it is a key of [daemon]\n");
+  CHECK_THAT(Problems("[backend]\nx = 1"), Catch::Contains("there is no section \"backend\""));
+}
+
 TEST_CASE("All mistakes are reported at once, with line, column and the allowed values") {
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
