@@ -93,6 +93,10 @@ absl::Status AddTenant(const std::string& text, Config* config) {
       !absl::SimpleAtoi(text.substr(equals + 1), &percent)) {
     return absl::InvalidArgumentError(absl::StrCat("--tenant is NAME=PERCENT, not ", text));
   }
+  if (percent < 0 || percent > 100) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tenant ", text, ": the share of the SMs is 0 to 100 percent"));
+  }
   const std::string name = text.substr(0, equals);
   auto tenant = std::find_if(config->tenants.begin(), config->tenants.end(),
                              [&](const TenantConfig& one) { return one.tenant.name == name; });

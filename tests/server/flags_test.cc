@@ -44,6 +44,12 @@ TEST_CASE("A mistake in the file or in a tenant is an error with its place") {
   REQUIRE_FALSE(Parse({"--tenant", "a"}, &flags).has_value());
   CHECK_THAT(std::string(ReadConfiguration(flags).status().message()),
              Catch::Contains("--tenant is NAME=PERCENT, not a"));
+  for (const char* wrong : {"a=101", "a=-1"}) {
+    Flags share;
+    REQUIRE_FALSE(Parse({"--tenant", wrong}, &share).has_value());
+    CHECK_THAT(std::string(ReadConfiguration(share).status().message()),
+               Catch::Contains("the share of the SMs is 0 to 100 percent"));
+  }
   TestDirectory directory;
   flags = Flags();
   flags.config_file = directory.path + "/detshare.toml";
