@@ -210,7 +210,8 @@ class Reader {
         for (const ConfigSetting& one : AllConfigSettings()) {
           if (one.section == section) known.emplace_back(std::string(one.key));
         }
-        if (section == "policy") known.push_back("parameters");
+        if (section == "policy")
+          known.push_back("and the policy's parameters in [policy.parameters]");
         NoSuchKey(absl::StrCat("[", section, "]"), key, absl::StrJoin(known, ", "));
         continue;
       }

@@ -174,6 +174,9 @@ TEST_CASE("A key in the wrong place is told where it belongs") {
         "f:2:1: [tenant_defaults] has no \"class\": it is a key of [[tenant]]\n");
   CHECK(Problems("[[tenant]]\nname = \"a\"\nbackend = \"soft\"") ==
         "f:3:1: [[tenant]] has no \"backend\": it is a key of [daemon]\n");
+  CHECK(Problems("[policy]\nwindow = \"1ms\"") ==
+        "f:2:1: [policy] has no \"window\"; it has name, placement, and the policy's parameters in "
+        "[policy.parameters]\n");
   CHECK_THAT(Problems("[backend]\nx = 1"), Catch::Contains("there is no section \"backend\""));
 }
 
