@@ -174,6 +174,11 @@ int main(int argc, char** argv) {
   if (kind == "bandwidth") RunBandwidth();
   if (kind == "allocation") RunAllocation();
   if (kind == "modules") RunModules();
-  std::fprintf(stderr, "usage: noise arithmetic|bandwidth|allocation|modules\n");
-  return 2;
+  const bool help = kind == "--help" || kind == "-h";
+  std::fputs(
+      "usage: detshare-noise arithmetic|bandwidth|allocation|modules\n"
+      "Keeps a GPU busy, and checks its own results, until it is ended: a neighbour for detsharectl "
+      "verify.\n",
+      help ? stdout : stderr);
+  return help ? 0 : 2;
 }
