@@ -340,7 +340,10 @@ class Examination {
   void Configuration() {
     const absl::StatusOr<std::string> text = ReadConfigFile(host_.config_file);
     if (text.status().code() == absl::StatusCode::kNotFound)
-      return Add("config", Level::kOk, "there is no " + host_.config_file + ": the defaults hold");
+      return Add(
+          "config", Level::kOk,
+          "there is no " + host_.config_file +
+              ": the defaults hold, unless the daemon has a file elsewhere (doctor --config FILE)");
     if (!text.ok()) {
       const bool readable = access(host_.config_file.c_str(), R_OK) == 0;
       return Add("config", readable ? Level::kError : Level::kUnknown,
