@@ -50,6 +50,18 @@ std::string DirectoryOf(const proto::TenantEndpoint& endpoint, const std::string
   return socket.substr(0, socket.rfind('/') + 1) + endpoint.directory();
 }
 
+// The devices as `status` numbers them. One that it does not show keeps its UUID or the number that the
+// operator wrote.
+std::string DevicesOf(const proto::TenantEndpoint& endpoint, const proto::Status& status) {
+  std::vector<std::string> names(endpoint.device_ids().begin(), endpoint.device_ids().end());
+  for (std::string& name : names) {
+    for (int i = 0; i < status.devices_size(); ++i) {
+      if (status.devices(i).uuid() == name) name = std::to_string(i);
+    }
+  }
+  return absl::StrJoin(names, ",");
+}
+
 // The open sessions by the names of their endpoints.
 std::map<std::string, uint64_t> SessionsBehind(const proto::Status& status) {
   std::map<std::string, uint64_t> counts;
@@ -161,8 +173,9 @@ int PrintEndpoints(const EndpointOptions& options) {
 }
 
 std::string UseText(const proto::EndpointUse& use) {
-  return absl::StrFormat("Its %d sessions used GPUs for %.1f s, and at most %s of memory.\n",
-                         use.sessions(), static_cast<double>(use.gpu_time_ns()) / 1e9,
+  return absl::StrFormat("Its %s used GPUs for %.1f s, and at most %s of memory.\n",
+                         text::Counted(use.sessions(), "session"),
+                         static_cast<double>(use.gpu_time_ns()) / 1e9,
                          text::Bytes(use.peak_memory()));
 }
 
@@ -181,7 +194,7 @@ std::string EndpointsText(const proto::EndpointList& endpoints, const proto::Sta
   for (const proto::TenantEndpoint& endpoint : endpoints.endpoints()) {
     any_owner = any_owner || !IsEmpty(endpoint.owner());
     table.Add({endpoint.name(), endpoint.tenant().name(), OwnerText(endpoint.owner()),
-               text::Count(sessions[endpoint.name()]), absl::StrJoin(endpoint.device_ids(), ","),
+               text::Count(sessions[endpoint.name()]), DevicesOf(endpoint, status),
                DirectoryOf(endpoint, socket)});
   }
   if (!any_owner) table.Drop("OWNER");

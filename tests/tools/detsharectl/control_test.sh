@@ -122,7 +122,7 @@ expect 2 names planets
 expect 0 endpoint open web --class latency --memory 1GiB
 says '/endpoints/web$'
 expect 0 endpoint list
-says '^web  *web  *0  *GPU-.*/endpoints/web$'
+says '^web  *web  *0  *0  */.*/endpoints/web$'
 expect 0 endpoint list --json
 says '"tenant": "web"'
 expect 0 tenant list
@@ -136,7 +136,7 @@ says "an endpoint's name"
 expect 2 endpoint open web --slo-tpot soon
 expect 0 endpoint owner web --pod default/web-0/server
 expect 0 endpoint list
-says '^web  *web  *default/web-0/server  *0  *GPU-'
+says '^web  *web  *default/web-0/server  *0  *0  */'
 expect 0 endpoint list --json
 says '"pod": "web-0"'
 expect 0 events --kind endpoint
