@@ -545,7 +545,7 @@ const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partitio
 }
 
 bool DeviceScheduler::BesideNative() const {
-  return board_->shared_until.load(std::memory_order_relaxed) >= clock_.NowNanoseconds();
+  return board_->native_until.load(std::memory_order_relaxed) >= clock_.NowNanoseconds();
 }
 
 std::vector<PartitionView> DeviceScheduler::Partitions() const {

@@ -39,6 +39,8 @@ class ProgressGuard {
   void Pause();
 
   Nanoseconds share_until() const { return share_until_; }
+  // Whether a trial has shown that others were the cause. Without that, a kernel may only take long.
+  bool confirmed() const { return share_until_ != 0 && slow_ == 0; }
 
  private:
   // Progress without the daemon's own work in the way, and without a share of the device.

@@ -58,7 +58,12 @@ void SchedBoard::RestrictUntil(int rank, Nanoseconds until, bool begins) {
   }
 }
 
-void SchedBoard::ShareOrdinary(Nanoseconds until) {
+void SchedBoard::ShareOrdinary(Nanoseconds until, bool known) {
+  if (known) {
+    Nanoseconds latest = native_until.load(std::memory_order_relaxed);
+    while (latest < until && !native_until.compare_exchange_weak(latest, until)) {
+    }
+  }
   Nanoseconds before = shared_until.load(std::memory_order_relaxed);
   while (before < until && !shared_until.compare_exchange_weak(before, until)) {
   }
@@ -457,7 +462,7 @@ void SchedEntity::GuardProgress(bool ordinary) {
                            .waits = assignment_.shares_device && !device_turn_.inside()});
   KeepOrdinary(need == Need::kKeep);
   if (need == Need::kShare) {
-    board_.ShareOrdinary(progress_.share_until());
+    board_.ShareOrdinary(progress_.share_until(), progress_.confirmed());
   } else {
     board_.EndSharing(now);
   }

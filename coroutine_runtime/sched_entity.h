@@ -72,6 +72,8 @@ struct alignas(64) SchedBoard {
   // Until when ordinary work shares the device with programs that the daemon does not serve; 0: it does
   // not. Who changes it from or to 0 calls share_ordinary(). It publishes nothing else.
   std::atomic<Nanoseconds> shared_until{0};
+  // Until when this is known, and no trial. It publishes nothing else.
+  std::atomic<Nanoseconds> native_until{0};
 
   // A coroutine of some rank begins or ends to have work: adds `change`, which One() gives.
   void AddBusy(uint64_t change) {
@@ -88,8 +90,9 @@ struct alignas(64) SchedBoard {
   void LeaveTurn(bool preempting) { turns[preempting].fetch_sub(1, std::memory_order_release); }
 
   // Ordinary work shares the device until then, or longer if another coroutine's work needs it, and until a
-  // worker with such work sees that the time is over. `until`: above 0.
-  void ShareOrdinary(Nanoseconds until);
+  // worker with such work sees that the time is over. `until`: above 0. `known`: the others are known to be
+  // there.
+  void ShareOrdinary(Nanoseconds until, bool known);
   void EndSharing(Nanoseconds now);
 
   static uint64_t One(int rank) { return uint64_t{1} << (8 * rank); }

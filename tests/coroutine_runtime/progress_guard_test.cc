@@ -67,9 +67,11 @@ TEST_CASE_METHOD(Guarded, "Work that stands still beside work of the daemon keep
 TEST_CASE_METHOD(Guarded, "Work that stands still beside nothing of the daemon shares the device") {
   CHECK(AfterMs(Need::kShare) == 100);
   CHECK(guard.share_until() == now + 100 * kMillisecond);
+  CHECK_FALSE(guard.confirmed());
   SECTION("for a second, if that was the cause") {
     Complete();
     CHECK(Look() == Need::kShare);
+    CHECK(guard.confirmed());
     // It stood still for 100 ms, and may do so again for a twentieth of the time.
     CHECK(guard.share_until() == now + 2 * kSecond);
     SECTION("and again after that, if it stands still again") {
@@ -89,6 +91,7 @@ TEST_CASE_METHOD(Guarded, "Work that stands still beside nothing of the daemon s
     CHECK(Look() == Need::kNothing);
     Complete(200 * kMillisecond);
     CHECK(Look() == Need::kNothing);
+    CHECK_FALSE(guard.confirmed());
     CHECK(GoesOn(1000, kMillisecond));
   }
   SECTION("for four seconds at most, however long it stood still") {

@@ -172,8 +172,10 @@ TEST_CASE("Ordinary work shares the device as long as any session needs it") {
   SchedBoard board;
   int sharers = 0;
   board.share_ordinary = [&sharers](bool share) { sharers += share ? 1 : -1; };
-  board.ShareOrdinary(1000);
-  board.ShareOrdinary(100);
+  board.ShareOrdinary(1000, /*known=*/false);
+  CHECK(board.native_until == 0);
+  board.ShareOrdinary(100, /*known=*/true);
+  CHECK(board.native_until == 100);
   board.EndSharing(1000);
   CHECK(sharers == 1);
   board.EndSharing(1001);
