@@ -177,7 +177,8 @@ int main(int argc, char** argv) {
   const bool help = kind == "--help" || kind == "-h";
   std::fputs(
       "usage: detshare-noise arithmetic|bandwidth|allocation|modules\n"
-      "Keeps a GPU busy, and checks its own results, until it is ended: a neighbour for detsharectl "
+      "Keeps a GPU busy, and checks its own results, until it is ended: a neighbour for "
+      "detsharectl "
       "verify.\n",
       help ? stdout : stderr);
   return help ? 0 : 2;
