@@ -346,6 +346,22 @@ ExecFn FromSource(Type src) {
 
 }  // namespace
 
+void ExecCvtPack(Context& c, const Instr& in, uint32_t mask) {
+  uint32_t* d = c.Dst<uint32_t>(in.d);
+  const int32_t* a = c.Src<int32_t>(in.a);
+  const int32_t* b = c.Src<int32_t>(in.b);
+  const uint32_t* rest = in.c == kNoOperand ? nullptr : c.Src<uint32_t>(in.c);
+  const bool is_signed = (in.aux & kCvtPackSigned) != 0;
+  const uint32_t bits = in.aux & (kCvtPackSigned - 1), field = (1u << bits) - 1;
+  const int32_t low = is_signed ? -(1 << (bits - 1)) : 0;
+  const int32_t high = low + static_cast<int32_t>(field);
+  ForEachLane(mask, [&](uint32_t i) {
+    const uint32_t upper = static_cast<uint32_t>(std::clamp(a[i], low, high)) & field;
+    const uint32_t lower = static_cast<uint32_t>(std::clamp(b[i], low, high)) & field;
+    d[i] = (rest != nullptr ? rest[i] << 2 * bits : 0) | upper << bits | lower;
+  });
+}
+
 ExecFn SelectConvert(Type dst, Type src) {
   switch (dst) {
     case Type::kU8:

@@ -53,4 +53,9 @@ ExecFn SelectHalfSet(Type type, Compare compare);
 // half.
 ExecFn SelectConvert(Type dst, Type src);
 
+// cvt.pack: a and b, bounded to a few bits each, with b in the lowest; c, or zeros, above both.
+// aux: the bits of an element, and whether it is signed.
+constexpr uint32_t kCvtPackSigned = 32;
+void ExecCvtPack(Context& c, const Instr& in, uint32_t mask);
+
 }  // namespace detshare::soft::ptx

@@ -537,6 +537,18 @@ int32_t Lowering::PredSource(const Operand& o, bool* negated) {
   return o.vreg;
 }
 
+int32_t Lowering::PredValue(const Operand& o) {
+  bool negated = false;
+  const int32_t p = PredSource(o, &negated);
+  if (!ok() || !negated) return p;
+  const int32_t inverse = NewTemp(RegClass::kPred);
+  LowInstr& low =
+      EmitUnguarded(SelectVectorOp(VectorOp::kPredNot, Type::kPred, {}), CostCounters::kInteger);
+  low.in.d = inverse;
+  low.in.a = p;
+  return inverse;
+}
+
 int32_t Lowering::PredDestination(int32_t vreg) {
   if (vreg == -2) return kNoOperand;
   if (vreg < 0 || low_.vregs[static_cast<size_t>(vreg)] != RegClass::kPred) {

@@ -109,6 +109,8 @@ class Lowering {
   int32_t Source(const Operand& o, Type type);
   int32_t SourceClass(const Operand& o, RegClass wanted, Type type);
   int32_t PredSource(const Operand& o, bool* negated);
+  // A predicate, or a new one with the inverse of `!p`.
+  int32_t PredValue(const Operand& o);
   int32_t Destination(const Operand& o, Type type);
   int32_t PredDestination(int32_t vreg);
   int32_t Address(const Operand& o, bool* address64, int64_t* offset);
@@ -132,6 +134,8 @@ class Lowering {
   // --- families (lower_alu.cc) ---
   void LowerMov();
   bool LowerMovVector(Type type);
+  // mov.v2 and mov.v4 between vectors; the source may be a special register.
+  void LowerMovComponents(uint32_t count, Type type);
   void LowerAddSub();
   void LowerMul();
   void LowerMad();
@@ -159,6 +163,7 @@ class Lowering {
   void LowerSpecial();
   void LowerCopysign();
   void LowerTestp();
+  void LowerCvtPack();
   void LowerCvt();
   void LowerCarry();
   // Emits `fn`. Operand 0 is the destination; the other operands are sources of the given types.

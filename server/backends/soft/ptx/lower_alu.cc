@@ -131,7 +131,10 @@ bool Lowering::LowerMovVector(Type type) {
   }
   VectorOp op;
   Type part = Type::kB32;
-  if (size == 4 && parts == 2) {
+  if (size == 2 && parts == 2) {
+    op = unpack ? VectorOp::kUnpack2x8 : VectorOp::kPack2x8;
+    part = Type::kB8;
+  } else if (size == 4 && parts == 2) {
     op = unpack ? VectorOp::kUnpack2x16 : VectorOp::kPack2x16;
     part = Type::kB16;
   } else if (size == 4 && parts == 4) {
@@ -171,9 +174,45 @@ bool Lowering::LowerMovVector(Type type) {
   return true;
 }
 
+void Lowering::LowerMovComponents(uint32_t count, Type type) {
+  const Operand& dst = Op(0);
+  const Operand& src = Op(1);
+  const bool sreg = src.kind == Operand::Kind::kSymbol;
+  const bool list = src.kind == Operand::Kind::kList && src.child_count == count;
+  if (count > 4 || SizeOf(type) == 0 || SizeOf(type) > 8 || type == Type::kPred ||
+      dst.kind != Operand::Kind::kList || dst.child_count != count || (!sreg && !list)) {
+    return FailUnknown();
+  }
+  // All components are read before the first is written, because the vectors may share registers.
+  const ExecFn move = SelectVectorOp(VectorOp::kMov, type, {});
+  int32_t values[4];
+  for (uint32_t i = 0; i < count; ++i) {
+    values[i] = NewTemp(ClassOf(type));
+    if (sreg) {
+      const std::string component = std::string(src.name) + '.' + "xyzw"[i];
+      if (!EmitSreg(component, values[i], ClassOf(type) == RegClass::k64)) return FailUnknown();
+      continue;
+    }
+    const int32_t a = Source(Child(src, i), type);
+    if (!ok()) return;
+    LowInstr& low = EmitUnguarded(move, CostCounters::kInteger);
+    low.in.d = values[i];
+    low.in.a = a;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const int32_t d = Destination(Child(dst, i), type);
+    if (!ok()) return;
+    LowInstr& low = Emit(move, CostCounters::kInteger);
+    low.in.d = d;
+    low.in.a = values[i];
+  }
+}
+
 void Lowering::LowerMov() {
+  const uint32_t vector = TakeVector();
   const Type type = TakeType();
   if (!AllUsed() || !NeedOperands(2, 2)) return;
+  if (vector != 1) return LowerMovComponents(vector, type);
   if (type == Type::kPred) {
     bool negated = false;
     if (Op(1).kind == Operand::Kind::kSymbol && Op(1).name == "%is_explicit_cluster") {
@@ -423,10 +462,8 @@ void Lowering::LowerLogic() {
     if (!AllUsed()) return;
     const bool is_not = name == "not";
     if (name == "cnot" || !NeedOperands(is_not ? 2 : 3, is_not ? 2 : 3)) return FailUnknown();
-    bool na = false, nb = false;
-    const int32_t a = PredSource(Op(1), &na);
-    const int32_t b = is_not ? kNoOperand : PredSource(Op(2), &nb);
-    if (na || nb) return FailUnknown();
+    const int32_t a = PredValue(Op(1));
+    const int32_t b = is_not ? kNoOperand : PredValue(Op(2));
     const int32_t d = PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
     if (!ok()) return;
     const VectorOp op = is_not          ? VectorOp::kPredNot
@@ -789,10 +826,30 @@ void Lowering::LowerTestp() {
   low.in.imm = kind;
 }
 
-void Lowering::LowerCvt() {
-  if (Take("pack")) {  // cvt.pack.sat.u8.s32.b32 d, a, b, c
-    return FailUnknown();
+void Lowering::LowerCvtPack() {
+  // cvt.pack.sat.s16.s32 d, a, b;  cvt.pack.sat.u8.s32.b32 d, a, b, c;
+  static constexpr std::pair<std::string_view, uint32_t> kResults[] = {
+      {"u2", 2}, {"s2", 2}, {"u4", 4}, {"s4", 4}, {"u8", 8}, {"s8", 8}, {"u16", 16}, {"s16", 16}};
+  uint32_t bits = 0;
+  bool is_signed = false;
+  for (const auto& [name, value] : kResults) {
+    if (!Take(name)) continue;
+    bits = value;
+    is_signed = name[0] == 's';
   }
+  const bool with_rest = Take("b32");
+  if (bits == 0 || !Take("sat") || !Take("s32") || with_rest != (bits < 16)) return FailUnknown();
+  const uint32_t aux = bits | (is_signed ? kCvtPackSigned : 0);
+  if (with_rest) {
+    EmitSimple(ExecCvtPack, CostCounters::kInteger, Type::kB32,
+               {Type::kS32, Type::kS32, Type::kB32}, aux);
+  } else {
+    EmitSimple(ExecCvtPack, CostCounters::kInteger, Type::kB32, {Type::kS32, Type::kS32}, aux);
+  }
+}
+
+void Lowering::LowerCvt() {
+  if (Take("pack")) return LowerCvtPack();
   uint32_t aux = static_cast<uint32_t>(TakeRounding());
   if (Take("ftz")) aux |= FloatAux::kFtz;
   if (Take("sat")) aux |= FloatAux::kSat;

@@ -506,6 +506,10 @@ constexpr SregName kSregs[] = {
     {"%ntid.w", Sreg::kZero},
     {"%ctaid.w", Sreg::kZero},
     {"%nctaid.w", Sreg::kZero},
+    {"%clusterid.w", Sreg::kZero},
+    {"%nclusterid.w", Sreg::kZero},
+    {"%cluster_ctaid.w", Sreg::kZero},
+    {"%cluster_nctaid.w", Sreg::kZero},
 };
 
 bool FindSreg(std::string_view name, Sreg* sreg, int* number) {
@@ -532,6 +536,9 @@ bool FindSreg(std::string_view name, Sreg* sreg, int* number) {
     *sreg = Sreg::kEnvreg;
     return true;
   }
+  constexpr std::string_view kWide = "_64";
+  if (name.size() > kWide.size() && name.substr(name.size() - kWide.size()) == kWide)
+    name.remove_suffix(kWide.size());
   if (numbered("%pm", 8)) {
     *sreg = Sreg::kZero;
     return true;

@@ -321,7 +321,20 @@ void Lowering::LowerCp() {
     const Operand& o = Op(3);
     const bool is_policy = o.kind == Operand::Kind::kRegister &&
                            low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64;
-    if (!is_policy) size = Source(o, Type::kU32);
+    const bool is_predicate = o.kind == Operand::Kind::kRegister &&
+                              low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::kPred;
+    if (is_predicate) {  // where it holds, the source is not read, and zeros are written
+      const int32_t ignore = PredValue(o);
+      size = NewTemp(RegClass::k32);
+      LowInstr& select =
+          EmitUnguarded(SelectVectorOp(VectorOp::kSelp, Type::kU32, {}), CostCounters::kInteger);
+      select.in.d = size;
+      select.in.a = Constant(RegClass::k32, 0);
+      select.in.b = Constant(RegClass::k32, static_cast<uint64_t>(Op(2).value));
+      select.in.c = ignore;
+    } else if (!is_policy) {
+      size = Source(o, Type::kU32);
+    }
   }
   if (!ok()) return;
   LowInstr& low = Emit(SelectCpAsync(wide, global_wide), CostCounters::kGlobalMemory);

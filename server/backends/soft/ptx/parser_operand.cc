@@ -152,6 +152,23 @@ Operand Parser::ParseList(uint32_t line, int depth) {
   return o;
 }
 
+Operand Parser::ComponentsOf(const Operand& vector) {
+  const uint32_t count = function_->vregs[static_cast<size_t>(vector.vreg)].vector;
+  Operand list;
+  list.kind = Operand::Kind::kList;
+  list.first_child = static_cast<uint32_t>(function_->children.size());
+  list.child_count = count;
+  for (uint32_t i = 0; i < count; ++i) {
+    Operand o = vector;
+    o.vreg += static_cast<int32_t>(i);
+    o.component = static_cast<uint8_t>(i + 1);
+    function_->children.push_back(o);
+  }
+  operand_count_ += count;
+  if (operand_count_ > ParseLimits::kOperandsPerModule) Fail(token_.line, "too many operands");
+  return list;
+}
+
 Operand Parser::ParseNamed(uint32_t line) {
   Operand o = ParseName();
   if (Accept('|')) {
@@ -185,6 +202,9 @@ Operand Parser::ParseOperand(int depth) {
     Operand o = is_not ? ParseName() : ParseNamed(line);
     if (is_not && ok() && o.kind != Operand::Kind::kRegister)
       Fail(line, "'!' needs a predicate register");
+    if (ok() && !is_not && !negative && o.pair == -1 && o.kind == Operand::Kind::kRegister &&
+        o.component == 0 && function_->vregs[static_cast<size_t>(o.vreg)].vector > 1)
+      return ComponentsOf(o);
     o.negated = is_not || negative;
     return o;
   }

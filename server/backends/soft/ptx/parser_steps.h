@@ -155,6 +155,8 @@ class Parser {
   Operand ParseList(uint32_t line, int depth);
   // A name, with an optional second register or offset.
   Operand ParseNamed(uint32_t line);
+  // A vector register stands for the list of its components.
+  Operand ComponentsOf(const Operand& vector);
   Operand ParseOperand(int depth = 0);
   Lexer lexer_;
   Token token_;

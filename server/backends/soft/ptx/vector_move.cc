@@ -119,6 +119,8 @@ void Unpack2x64(Context& c, const Instr& in, uint32_t mask) {
 
 ExecFn SelectPack(VectorOp op) {
   switch (op) {
+    case VectorOp::kPack2x8:
+      return Pack<uint32_t, 2, 8>;
     case VectorOp::kPack2x16:
       return Pack<uint32_t, 2, 16>;
     case VectorOp::kPack4x8:
@@ -129,6 +131,8 @@ ExecFn SelectPack(VectorOp op) {
       return Pack<uint64_t, 4, 16>;
     case VectorOp::kPack2x64:
       return Pack2x64;
+    case VectorOp::kUnpack2x8:
+      return Unpack<uint32_t, 2, 8>;
     case VectorOp::kUnpack2x16:
       return Unpack<uint32_t, 2, 16>;
     case VectorOp::kUnpack4x8:

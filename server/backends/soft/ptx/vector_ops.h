@@ -93,11 +93,13 @@ enum class VectorOp : uint8_t {
   kToHigher,
   // From f32 to the type tf32; ties go away from zero.
   kToNearestAway,
+  kPack2x8,
   kPack2x16,
   kPack2x32,
   kPack2x64,
   kPack4x16,
   kPack4x8,
+  kUnpack2x8,
   kUnpack2x16,
   kUnpack2x32,
   kUnpack2x64,

@@ -329,6 +329,12 @@ TEST_CASE("Predicates combine, negate and select") {
       "setp.lo.u32 %p, %a, %b; setp.hs.u32 %q, %b, %c; xor.pred %s, %p, %q; not.pred %s, %s; "
       "mov.u32 %o, 5; @!%s mov.u32 %o, 6;",
       [](u32 a, u32 b, u32 c) { return (a < b) == (b >= c) ? 5u : 6u; });
+  CheckInstruction<u32, u32, u32, u32>(
+      "setp.lt.u32 %p, %a, %b; setp.lt.u32 %q, %b, %c; and.pred %s, %p, !%q; or.pred %p, !%p, !%q;"
+      " selp.u32 %o, 2, 0, %s; @%p add.u32 %o, %o, 1;",
+      [](u32 a, u32 b, u32 c) {
+        return (a < b && !(b < c) ? 2u : 0u) + (!(a < b) || !(b < c) ? 1u : 0u);
+      });
   CheckInstruction<u32, u32, u32, s32>("slct.u32.s32 %o, %a, %b, %c;",
                                        [](u32 a, u32 b, s32 c) { return c >= 0 ? a : b; });
   CheckInstruction<u32, u32, u32, u32>("set.le.u32.u32 %o, %a, %b;",
@@ -341,6 +347,70 @@ TEST_CASE("Vector moves pack and unpack") {
   Check1<u32, u64>("mov.b64 {%o, _}, %a;", [](u64 a) { return static_cast<u32>(a); });
   Check2<u32, u16, u16>("mov.b32 %o, {%a, %b};", [](u16 a, u16 b) { return u32{b} << 16 | a; });
   Check1<u16, u32>("{ .reg .b16 %lo; mov.b32 {%lo, %o}, %a; }", [](u32 a) { return a >> 16; });
+  Check2<u16, u8, u8>(
+      "{ .reg .b8 %x, %y; cvt.u8.u16 %x, %a; cvt.u8.u16 %y, %b; mov.b16 %o, {%x, %y}; }",
+      [](u8 a, u8 b) { return b << 8 | a; });
+  Check1<u16, u16>("{ .reg .b8 %x, %y; mov.b16 {%x, %y}, %a; mov.b16 %o, {%y, %x}; }",
+                   [](u16 a) { return a << 8 | a >> 8; });
+}
+
+TEST_CASE("Vector registers move as a whole and by their components") {
+  // The second vector has the components of the first in the reverse order.
+  Check2<u32, u32, u32>(
+      "{ .reg .v2 .u32 %v, %w; mov.v2.u32 %v, {%a, %b}; mov.v2.u32 %w, {%v.y, %v.x};"
+      " mov.v2.u32 %v, %w; mul.lo.u32 %o, %v.x, 3; add.u32 %o, %o, %v.y; }",
+      [](u32 a, u32 b) { return 3 * b + a; });
+  Check2<u32, u32, u32>(
+      "{ .reg .b32 %x, %y; mov.v2.b32 {%x, %y}, {%a, %b}; mov.v2.b32 {%x, %y}, {%y, %x};"
+      " mul.lo.u32 %o, %x, 3; add.u32 %o, %o, %y; }",
+      [](u32 a, u32 b) { return 3 * b + a; });
+  Check2<u64, u64, u64>(
+      "{ .reg .v2 .u64 %v; .local .align 16 .b8 room[16]; mov.v2.u64 %v, {%a, %b};"
+      " st.local.v2.u64 [room], %v; mov.v2.u64 %v, {0, 0}; ld.local.v2.u64 %v, [room];"
+      " sub.u64 %o, %v.x, %v.y; }",
+      [](u64 a, u64 b) { return a - b; });
+  Check2<u32, u32, u32>(
+      "{ .reg .v2 .u32 %v; .reg .pred %g; mov.v2.u32 %v, {%a, %b}; setp.lt.u32 %g, %a, %b;"
+      " @%g mov.v2.u32 %v, {%b, %a}; mov.u32 %o, %v.x; }",
+      [](u32 a, u32 b) { return a < b ? b : a; });
+}
+
+TEST_CASE("Special registers have the components of a vector") {
+  // The blocks have 45 threads; the test's own index is that of the grid's threads.
+  Check1<u32, u32>(
+      "{ .reg .v4 .u32 %n; .reg .b32 %x, %y, %z, %w, %i; mov.v4.u32 {%x, %y, %z, %w}, %tid;"
+      " mov.v4.u32 %n, %ctaid; mad.lo.u32 %i, %n.x, 45, %x; add.u32 %i, %i, %y; add.u32 %i, %i, %z;"
+      " add.u32 %i, %i, %w; add.u32 %i, %i, %n.y; sub.u32 %o, %i, %t0; }",
+      [](u32) { return 0; });
+  Check1<u32, u32>("{ .reg .v4 .u32 %n; mov.v4.u32 %n, %ntid; add.u32 %o, %n.x, %n.z; }",
+                   [](u32) { return 46; });
+  Check1<u16, u32>("{ .reg .v4 .u16 %n; mov.v4.u16 %n, %ntid; mov.u16 %o, %n.x; }",
+                   [](u32) { return 45; });
+}
+
+TEST_CASE("cvt.pack bounds two integers and puts them below a third") {
+  const auto bound = [](s32 v, int bits, bool is_signed) {
+    const s64 low = is_signed ? -(s64{1} << (bits - 1)) : 0;
+    const s64 high = low + (s64{1} << bits) - 1;
+    return static_cast<u32>(std::clamp<s64>(v, low, high)) & ((u64{1} << bits) - 1);
+  };
+  for (const int bits : {2, 4, 8}) {
+    for (const bool is_signed : {false, true}) {
+      CheckInstruction<u32, s32, s32, u32>(
+          std::string("cvt.pack.sat.") + (is_signed ? "s" : "u") + std::to_string(bits) +
+              ".s32.b32 %o, %a, %b, %c;",
+          [=](s32 a, s32 b, u32 c) {
+            return static_cast<u32>(c << 2 * bits | bound(a, bits, is_signed) << bits |
+                                    bound(b, bits, is_signed));
+          });
+    }
+  }
+  Check2<u32, s32, s32>("cvt.pack.sat.u16.s32 %o, %a, %b;", [=](s32 a, s32 b) {
+    return bound(a, 16, false) << 16 | bound(b, 16, false);
+  });
+  Check2<u32, s32, s32>("cvt.pack.sat.s16.s32 %o, %a, %b;", [=](s32 a, s32 b) {
+    return bound(a, 16, true) << 16 | bound(b, 16, true);
+  });
 }
 
 }  // namespace

@@ -441,6 +441,41 @@ TEST_CASE("ldmatrix and stmatrix take generic addresses of shared memory") {
         FaultKind::kIllegalAddress);
 }
 
+TEST_CASE("An asynchronous copy writes zeros where its predicate ignores the source") {
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.visible .entry k(.param .u64 out, .param .u64 in) {
+  .reg .b32 %r<4>; .reg .b64 %d<5>; .reg .pred %p;
+  .shared .align 16 .b8 room[512];
+  ld.param.u64 %d1, [out];
+  ld.param.u64 %d2, [in];
+  mov.u32 %r1, %tid.x;
+  and.b32 %r2, %r1, 1;
+  setp.eq.u32 %p, %r2, 1;
+  mad.wide.u32 %d2, %r1, 8, %d2;
+  @%p mov.u64 %d2, 0;
+  mov.u32 %r3, room;
+  mad.lo.u32 %r3, %r1, 8, %r3;
+  st.shared.u64 [%r3], -1;
+  cp.async.ca.shared.global [%r3], [%d2], 8, %p;
+  cp.async.wait_all;
+  ld.shared.u64 %d3, [%r3];
+  setp.ne.u32 %p, %r2, 1;
+  @%p cp.async.ca.shared.global [%r3], [%d2], 8, !%p;
+  @%p ld.shared.u64 %d4, [%r3];
+  @%p add.u64 %d3, %d3, %d4;
+  mad.wide.u32 %d1, %r1, 8, %d1;
+  st.global.u64 [%d1], %d3;
+}
+)");
+  uint64_t* in = memory.New<uint64_t>(32);
+  uint64_t* out = memory.New<uint64_t>(32);
+  for (uint64_t i = 0; i < 32; ++i) in[i] = i + 100;
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(in))).fault.ToString() ==
+        Fault{}.ToString());
+  for (uint64_t i = 0; i < 32; ++i) CHECK(out[i] == (i % 2 == 1 ? 0 : 2 * (i + 100)));
+}
+
 TEST_CASE("Code with the device runtime of CUDA 12 loads, and traps where it launches a kernel") {
   Memory memory;
   Program program(&memory, std::string(kModuleHeader) + R"(
