@@ -390,16 +390,21 @@ void Lowering::LowerSad() {
 
 void Lowering::LowerDivRem() {
   const bool rem = parts_[0] == "rem";
-  const bool approx = Take("approx") | Take("full");
+  const bool approx = Take("approx"), full = Take("full");
   const Rounding rounding = TakeRounding();
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
   if (type == Type::kF32 || type == Type::kF64) {
-    if (rem || flags.sat || (approx && type == Type::kF64)) return FailUnknown();
+    if (rem || flags.sat || ((approx || full) && type == Type::kF64)) return FailUnknown();
+    if (approx) {
+      EmitSimple(SelectVectorOp(VectorOp::kDivApprox, type, flags), ArithmeticCost(type), type,
+                 {type, type});
+      return;
+    }
     return LowerRounded(FloatOp::kDiv, type, rounding, flags, 2,
-                        approx ? ArithmeticCost(type) : CostCounters::kSpecial);
+                        full ? ArithmeticCost(type) : CostCounters::kSpecial);
   }
-  if (approx) return FailUnknown();
+  if (approx || full) return FailUnknown();
   EmitSimple(SelectVectorOp(rem ? VectorOp::kRem : VectorOp::kDiv, type, {}),
              CostCounters::kSpecial, type, {type, type});
 }

@@ -54,6 +54,17 @@ struct OpFDiv {
     return Finish<kFtz, false>(Prepare<kFtz>(a) / Prepare<kFtz>(b));
   }
 };
+// The hardware multiplies with the reciprocal. That of a divisor above 2^126 is subnormal, and
+// becomes zero.
+template <bool kFtz>
+struct OpFDivApprox {
+  static float Do(float a, float b) {
+    const float x = Prepare<kFtz>(a), y = Prepare<kFtz>(b);
+    const float zero = std::bit_cast<float>(std::bit_cast<uint32_t>(y) & 0x80000000u);
+    const bool large = y > 0x1p126f || y < -0x1p126f;
+    return Finish<kFtz, false>(large ? x * zero : x / y);
+  }
+};
 template <bool kFtz>
 struct OpFSqrt {
   static float Do(float a) { return Finish<kFtz, false>(__builtin_sqrtf(Prepare<kFtz>(a))); }
@@ -219,6 +230,10 @@ ExecFn SelectFloat32(VectorOp op, VectorFlags f) {
       if (f.sat) return nullptr;
       return f.ftz ? Map2<float, float, float, OpFDiv<true>>
                    : Map2<float, float, float, OpFDiv<false>>;
+    case VectorOp::kDivApprox:
+      if (f.sat) return nullptr;
+      return f.ftz ? Map2<float, float, float, OpFDivApprox<true>>
+                   : Map2<float, float, float, OpFDivApprox<false>>;
     case VectorOp::kSqrt:
       return SelectFloat1<OpFSqrt>(f);
     case VectorOp::kRcp:

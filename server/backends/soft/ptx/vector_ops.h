@@ -23,6 +23,7 @@ enum class VectorOp : uint8_t {
   kMad24Hi,
   kSad,
   kDiv,
+  kDivApprox,  // div.approx.f32
   kRem,
   kSqrt,
   kRcp,

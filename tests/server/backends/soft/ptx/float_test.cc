@@ -457,6 +457,26 @@ TEST_CASE("bf16 arithmetic rounds once, to nearest even") {
       });
 }
 
+TEST_CASE("An approximate quotient is zero, or no number, where the divisor is above 2^126") {
+  for (const bool ftz : {false, true}) {
+    const auto flush = [ftz](float v) { return ftz ? Flush(v) : v; };
+    const auto reference = [&](float a, float b, float) {
+      const float x = flush(a), y = flush(b);
+      return flush(std::fabs(y) > 0x1p126f ? x * std::copysign(0.0f, y) : x / y);
+    };
+    CheckInstruction<float, float, float, float>(
+        ftz ? "div.approx.ftz.f32 %o, %a, %b;" : "div.approx.f32 %o, %a, %b;", reference);
+  }
+  const auto divisor = [](const char* name) {
+    return std::string("{ .reg .f32 %l; mov.b32 %l, ") + name + "; div.approx.f32 %o, %a, %l; }";
+  };
+  Check1<float, float>(divisor("0x7e800000"), [](float a) { return a / 0x1p126f; });
+  Check1<float, float>(divisor("0x7e800001"), [](float a) { return a * 0.0f; });
+  Check1<float, float>(divisor("0xfe800001"), [](float a) { return a * -0.0f; });
+  CheckInstruction<float, float, float, float>("div.full.f32 %o, %a, %b;",
+                                               [](float a, float b, float) { return a / b; });
+}
+
 TEST_CASE("Approximations are accurate to a few units in the last place") {
   struct Function {
     const char* body;
