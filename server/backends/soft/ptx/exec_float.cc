@@ -1,10 +1,10 @@
 // Directed rounding, transcendental functions and half precision.
-#include <cfenv>
 #include <cmath>
 
 #include "server/backends/soft/ptx/context.h"
 #include "server/backends/soft/ptx/float_ops.h"
 #include "server/backends/soft/ptx/half.h"
+#include "server/backends/soft/ptx/rounding_scope.h"
 
 namespace detshare::soft::ptx {
 namespace {
@@ -23,26 +23,6 @@ T Saturate(T v) {
   v = v > T{0} ? v : T{0};
   return v < T{1} ? v : T{1};
 }
-
-// Sets the rounding mode of this thread while the object exists.
-class RoundingScope {
- public:
-  explicit RoundingScope(Rounding rounding)
-      : active_(rounding == Rounding::kRz || rounding == Rounding::kRm ||
-                rounding == Rounding::kRp) {
-    if (active_) {
-      std::fesetround(rounding == Rounding::kRz   ? FE_TOWARDZERO
-                      : rounding == Rounding::kRm ? FE_DOWNWARD
-                                                  : FE_UPWARD);
-    }
-  }
-  ~RoundingScope() {
-    if (active_) std::fesetround(FE_TONEAREST);
-  }
-
- private:
-  bool active_;
-};
 
 template <FloatOp kOp, class T>
 inline T Compute(T a, T b, T e) {

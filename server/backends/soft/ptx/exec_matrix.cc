@@ -7,6 +7,7 @@
 #include "server/backends/soft/ptx/matrix_math.h"
 #include "server/backends/soft/ptx/matrix_ops.h"
 #include "server/backends/soft/ptx/memory_access.h"
+#include "server/backends/soft/ptx/rounding_scope.h"
 #include "server/backends/soft/ptx/transpose.h"
 
 namespace detshare::soft::ptx {
@@ -130,7 +131,10 @@ void ExecMma(Context& c, const Instr& in, uint32_t mask) {
     const double* const b =
         ReadFragment(c, math, shape, Role::kB, shape.b, take(in.aux >> 16 & 0xff), of_b);
     DecodeFragment(c, math, shape, Role::kAccumulator, shape.c, take(in.aux >> 24), d);
-    math.multiply_add(a, b, d, shape.m, shape.n, shape.k);
+    {
+      const RoundingScope scope(shape.rounding);
+      math.multiply_add(a, b, d, shape.m, shape.n, shape.k);
+    }
     WriteAccumulator(c, math, shape, d, to);
   });
 }

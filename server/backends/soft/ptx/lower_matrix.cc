@@ -183,7 +183,7 @@ void Lowering::LowerMma(MatrixShape shape, bool wmma) {
   }
   shape.wmma = wmma;
   shape.saturate = Take("satfinite");
-  Take("rn");
+  shape.rounding = TakeRounding();
   shape.d = TakeType();
   const Type second = TakeType(), third = TakeType(), fourth = TakeType();
   if (third == Type::kNone) {  // wmma on f16: only the types of d and c
@@ -196,6 +196,8 @@ void Lowering::LowerMma(MatrixShape shape, bool wmma) {
   }
   if (!IsInput(shape.a) || !IsInput(shape.b) || !IsAccumulator(shape.c) || !IsAccumulator(shape.d))
     return FailUnknown();
+  const bool directed = shape.rounding != Rounding::kNone && shape.rounding != Rounding::kRn;
+  if (directed && (shape.d != Type::kF64 || shape.rounding > Rounding::kRp)) return FailUnknown();
   if (SizeOf(shape.a) != SizeOf(shape.b) || (shape.c == Type::kF64) != (shape.d == Type::kF64))
     return FailUnknown();
   const bool known_mma =

@@ -1,6 +1,7 @@
 // Matrix instructions: mma, wmma, ldmatrix, stmatrix and movmatrix.
 #pragma once
 
+#include "server/backends/soft/ptx/float_ops.h"
 #include "server/backends/soft/ptx/instr.h"
 
 namespace detshare::soft::ptx {
@@ -11,12 +12,14 @@ struct MatrixShape {
   Type a = Type::kNone, b = Type::kNone, c = Type::kNone, d = Type::kNone;
   bool wmma = false;      // opaque fragments: slot s of a lane has element s * 32 + lane
   bool saturate = false;  // .satfinite of integer accumulators
+  Rounding rounding = Rounding::kNone;  // of each multiply-add on f64
 
   int64_t Pack() const {
     return static_cast<int64_t>(uint64_t{m} | uint64_t{n} << 8 | uint64_t{k} << 16 |
                                 static_cast<uint64_t>(a) << 24 | static_cast<uint64_t>(b) << 32 |
                                 static_cast<uint64_t>(c) << 40 | static_cast<uint64_t>(d) << 48 |
-                                uint64_t{wmma} << 56 | uint64_t{saturate} << 57);
+                                uint64_t{wmma} << 56 | uint64_t{saturate} << 57 |
+                                static_cast<uint64_t>(rounding) << 58);
   }
   static MatrixShape Unpack(int64_t packed) {
     const uint64_t v = static_cast<uint64_t>(packed);
@@ -30,6 +33,7 @@ struct MatrixShape {
     s.d = static_cast<Type>(v >> 48 & 0xff);
     s.wmma = (v >> 56 & 1) != 0;
     s.saturate = (v >> 57 & 1) != 0;
+    s.rounding = static_cast<Rounding>(v >> 58 & 0xf);
     return s;
   }
 };

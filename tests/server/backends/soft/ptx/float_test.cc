@@ -69,6 +69,61 @@ float Flush(float v) {
   return std::fabs(v) < std::numeric_limits<float>::min() ? std::copysign(0.0f, v) : v;
 }
 
+// Returns a kernel that multiplies 8 by 4 with 4 by 8 doubles and adds the product to c.
+std::string MatrixKernel(const std::string& instruction) {
+  return R"(.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c) {
+  .reg .b32 %t; .reg .b64 %x<4>; .reg .f64 %f<5>;
+  ld.param.u64 %x1, [a]; ld.param.u64 %x2, [b]; ld.param.u64 %x3, [c];
+  mov.u32 %t, %tid.x;
+  mad.wide.u32 %x1, %t, 8, %x1; mad.wide.u32 %x2, %t, 8, %x2; mad.wide.u32 %x3, %t, 16, %x3;
+  ld.global.f64 %f1, [%x1]; ld.global.f64 %f2, [%x2]; ld.global.v2.f64 {%f3, %f4}, [%x3];
+  )" + instruction +
+         R"( {%f3, %f4}, {%f1}, {%f2}, {%f3, %f4};
+  st.global.v2.f64 [%x3], {%f3, %f4};
+})";
+}
+
+TEST_CASE("Matrix products of doubles round every addition in all four modes") {
+  const std::pair<const char*, int> modes[] = {{"", FE_TONEAREST},
+                                               {".rn", FE_TONEAREST},
+                                               {".rz", FE_TOWARDZERO},
+                                               {".rm", FE_DOWNWARD},
+                                               {".rp", FE_UPWARD}};
+  for (const auto& [suffix, mode] : modes) {
+    const std::string instruction =
+        std::string("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64") + suffix;
+    INFO(instruction);
+    Memory memory;
+    Program program(&memory, MatrixKernel(instruction));
+    double* a = memory.New<double>(32);  // by rows
+    double* b = memory.New<double>(32);  // by columns
+    double* c = memory.New<double>(64);
+    std::mt19937_64 random(1);
+    std::vector<double> want(64);
+    for (int i = 0; i < 32; ++i) a[i] = RandomValue<float>(random) / 3.0;
+    for (int i = 0; i < 32; ++i) b[i] = RandomValue<float>(random) / 7.0;
+    for (int i = 0; i < 64; ++i) {
+      want[i] = c[i] = i - 31.3;
+      for (int k = 0; k < 4; ++k) {
+        if (!std::isfinite(a[i / 8 * 4 + k])) a[i / 8 * 4 + k] = 0.1;
+        if (!std::isfinite(b[i % 8 * 4 + k])) b[i % 8 * 4 + k] = -0.7;
+        want[i] = Rounded<double>(mode, 4, a[i / 8 * 4 + k], b[i % 8 * 4 + k], want[i]);
+      }
+    }
+    const Result result = program.Run("k", Config(1, 32, Params().Add(a).Add(b).Add(c)));
+    REQUIRE(result.fault.ToString() == Fault{}.ToString());
+    for (int i = 0; i < 64; ++i) CHECK(SameBits(c[i], want[i]));
+  }
+  Memory memory;
+  const std::string suffix = ".sync.aligned.row.col.m8n8k4.rz.f64.f64.f64.f64";
+  CHECK_NOTHROW(Program(&memory, MatrixKernel("wmma.mma" + suffix)));
+  CHECK_THROWS(
+      Program(&memory, MatrixKernel("wmma.mma.sync.aligned.row.col.m8n8k4.rni.f64.f64.f64.f64")));
+}
+
 TEST_CASE("Flushing and saturation act on inputs and results") {
   using F = float;
   CheckInstruction<F, F, F, F>("add.ftz.f32 %o, %a, %b;",
