@@ -1,41 +1,118 @@
 // Communication between the lanes of a warp, and special registers.
+#include <algorithm>
+#include <cstring>
+
 #include "server/backends/soft/ptx/control_ops.h"
 #include "server/backends/soft/ptx/converge.h"
 
 namespace detshare::soft::ptx {
 namespace {
 
-void PutLanes(Context& c, int32_t d, uint32_t lanes, const uint32_t* values) {
+void PutLanes(const Context& c, int32_t d, uint32_t lanes, const uint32_t* values) {
   uint32_t* out = c.Dst<uint32_t>(d);
   ForEachLane(lanes, [&](uint32_t lane) { out[lane] = values[lane]; });
 }
 
-template <class T>
-void MatchAny(Context& c, const Instr& in, uint32_t mask) {
-  Converge(c, in, mask, true, [&](uint32_t lanes) {
-    const T* a = c.Src<T>(in.a);
-    uint32_t result[kLanes] = {};
-    ForEachLane(lanes, [&](uint32_t lane) {
-      ForEachLane(lanes, [&](uint32_t other) {
-        result[lane] |= static_cast<uint32_t>(a[other] == a[lane]) << other;
-      });
-    });
-    PutLanes(c, in.d, lanes, result);
-  });
+// The operands of an instruction in which lanes communicate.
+struct LaneOperands {
+  uint32_t a_bytes = 4;    // 0: a predicate
+  bool predicate = false;  // d is one
+  uint32_t negation = 0;   // the bit of aux that negates the predicate a
+};
+
+// Runs f(context, instruction, lanes) once all members of the mask have come to an instruction of
+// this kind, wherever that is: in diverged code, or in another call of a function. The context then
+// has registers of its own, which the splits fill and from which they get their results.
+template <class F>
+void Communicate(Context& c, const Instr& in, uint32_t mask, LaneOperands operands, F f) {
+  const auto meets = [&](const Split& s) {
+    return s.pc->fn == in.fn && (s.pc->aux & ~operands.negation) == (in.aux & ~operands.negation);
+  };
+  ConvergeSplits(c, in, mask, meets,
+                 [&](uint32_t lanes, uint32_t group, absl::Span<const uint8_t> waiting) {
+                   const auto same_place = [&](uint8_t split) {
+                     const Split& s = c.warp->splits[split];
+                     return s.pc == &in && s.frame == c.frame;
+                   };
+                   if (std::all_of(waiting.begin(), waiting.end(), same_place))
+                     return f(c, in, lanes);
+                   constexpr int32_t kRow = kLanes * sizeof(uint64_t);
+                   alignas(64) uint8_t rows[5 * kRow] = {};
+                   Context all = c;
+                   all.regs = rows;
+                   Instr common = in;
+                   common.aux &= ~operands.negation;
+                   int32_t Instr::*const sources[] = {&Instr::a, &Instr::b, &Instr::c};
+                   for (int32_t k = 0; k < 3; ++k)
+                     if (in.*sources[k] != kNoOperand) common.*sources[k] = k * kRow;
+                   common.d = 3 * kRow;
+                   common.d2 = 4 * kRow;
+                   // Calls g(context, instruction, lanes) for the running split and for those that wait.
+                   const auto for_splits = [&](auto g) {
+                     g(c, in, group);
+                     for (const uint8_t split : waiting) {
+                       const Split& s = c.warp->splits[split];
+                       Context at = c;
+                       at.regs = s.frame->regs;
+                       at.consts = s.frame->consts;
+                       g(at, *s.pc, s.mask);
+                     }
+                   };
+                   for_splits([&](const Context& at, const Instr& from, uint32_t part) {
+                     for (int32_t k = 0; k < 3; ++k) {
+                       const int32_t source = from.*sources[k];
+                       if (source == kNoOperand) continue;
+                       const uint32_t bytes = k == 0 ? operands.a_bytes : 4;
+                       if (bytes == 0) {
+                         const bool negated = (from.aux & operands.negation) != 0;
+                         all.SetPred(k * kRow, at.Pred(source) ^ (negated ? kFullMask : 0), part);
+                         continue;
+                       }
+                       ForEachLane(part, [&](uint32_t lane) {
+                         std::memcpy(rows + k * kRow + lane * bytes,
+                                     at.Src<uint8_t>(source) + lane * bytes, bytes);
+                       });
+                     }
+                   });
+                   f(all, common, lanes);
+                   for_splits([&](const Context& at, const Instr& to, uint32_t part) {
+                     if (to.d != kNoOperand && operands.predicate)
+                       at.SetPred(to.d, all.Pred(common.d), part);
+                     else if (to.d != kNoOperand)
+                       PutLanes(at, to.d, part, all.Src<uint32_t>(common.d));
+                     if (to.d2 != kNoOperand) at.SetPred(to.d2, all.Pred(common.d2), part);
+                   });
+                 });
 }
 
 template <class T>
-void MatchAll(Context& c, const Instr& in, uint32_t mask) {
-  Converge(c, in, mask, true, [&](uint32_t lanes) {
-    const T* a = c.Src<T>(in.a);
-    const T first = a[FirstLane(lanes)];
-    bool same = true;
-    ForEachLane(lanes, [&](uint32_t lane) { same = same && a[lane] == first; });
-    uint32_t result[kLanes];
-    for (uint32_t& r : result) r = same ? lanes : 0;
-    PutLanes(c, in.d, lanes, result);
-    if (in.d2 != kNoOperand) c.SetPred(in.d2, same ? kFullMask : 0, lanes);
-  });
+void MatchAny(Context& warp, const Instr& instr, uint32_t mask) {
+  Communicate(warp, instr, mask, {.a_bytes = sizeof(T)},
+              [](Context& c, const Instr& in, uint32_t lanes) {
+                const T* a = c.Src<T>(in.a);
+                uint32_t result[kLanes] = {};
+                ForEachLane(lanes, [&](uint32_t lane) {
+                  ForEachLane(lanes, [&](uint32_t other) {
+                    result[lane] |= static_cast<uint32_t>(a[other] == a[lane]) << other;
+                  });
+                });
+                PutLanes(c, in.d, lanes, result);
+              });
+}
+
+template <class T>
+void MatchAll(Context& warp, const Instr& instr, uint32_t mask) {
+  Communicate(warp, instr, mask, {.a_bytes = sizeof(T)},
+              [](Context& c, const Instr& in, uint32_t lanes) {
+                const T* a = c.Src<T>(in.a);
+                const T first = a[FirstLane(lanes)];
+                bool same = true;
+                ForEachLane(lanes, [&](uint32_t lane) { same = same && a[lane] == first; });
+                uint32_t result[kLanes];
+                for (uint32_t& r : result) r = same ? lanes : 0;
+                PutLanes(c, in.d, lanes, result);
+                if (in.d2 != kNoOperand) c.SetPred(in.d2, same ? kFullMask : 0, lanes);
+              });
 }
 
 }  // namespace
@@ -44,8 +121,8 @@ void ExecWarpBarrier(Context& c, const Instr& in, uint32_t mask) {
   Converge(c, in, mask, false, [](uint32_t) {});
 }
 
-void ExecShfl(Context& c, const Instr& in, uint32_t mask) {
-  Converge(c, in, mask, true, [&](uint32_t lanes) {
+void ExecShfl(Context& warp, const Instr& instr, uint32_t mask) {
+  Communicate(warp, instr, mask, {}, [](Context& c, const Instr& in, uint32_t lanes) {
     const uint32_t* a = c.Src<uint32_t>(in.a);
     const uint32_t* b = c.Src<uint32_t>(in.b);
     const uint32_t* limit = c.Src<uint32_t>(in.c);
@@ -86,8 +163,9 @@ void ExecShfl(Context& c, const Instr& in, uint32_t mask) {
   });
 }
 
-void ExecVote(Context& c, const Instr& in, uint32_t mask) {
-  Converge(c, in, mask, true, [&](uint32_t lanes) {
+void ExecVote(Context& warp, const Instr& instr, uint32_t mask) {
+  const LaneOperands operands = {.a_bytes = 0, .predicate = (instr.aux & 7) < 3, .negation = 8};
+  Communicate(warp, instr, mask, operands, [](Context& c, const Instr& in, uint32_t lanes) {
     uint32_t p = c.Pred(in.a);
     if ((in.aux & 8) != 0) p = ~p;
     p &= lanes;
@@ -111,8 +189,8 @@ void ExecMatchAny64(Context& c, const Instr& in, uint32_t mask) { MatchAny<uint6
 void ExecMatchAll32(Context& c, const Instr& in, uint32_t mask) { MatchAll<uint32_t>(c, in, mask); }
 void ExecMatchAll64(Context& c, const Instr& in, uint32_t mask) { MatchAll<uint64_t>(c, in, mask); }
 
-void ExecRedux(Context& c, const Instr& in, uint32_t mask) {
-  Converge(c, in, mask, true, [&](uint32_t lanes) {
+void ExecRedux(Context& warp, const Instr& instr, uint32_t mask) {
+  Communicate(warp, instr, mask, {}, [](Context& c, const Instr& in, uint32_t lanes) {
     const uint32_t* a = c.Src<uint32_t>(in.a);
     uint32_t value = a[FirstLane(lanes)];
     const bool is_signed = (in.aux & 8) != 0;
@@ -147,8 +225,8 @@ void ExecRedux(Context& c, const Instr& in, uint32_t mask) {
   });
 }
 
-void ExecElect(Context& c, const Instr& in, uint32_t mask) {
-  Converge(c, in, mask, true, [&](uint32_t lanes) {
+void ExecElect(Context& warp, const Instr& instr, uint32_t mask) {
+  Communicate(warp, instr, mask, {}, [](Context& c, const Instr& in, uint32_t lanes) {
     const uint32_t leader = FirstLane(lanes);
     if (in.d != kNoOperand) {
       uint32_t* d = c.Dst<uint32_t>(in.d);

@@ -221,6 +221,37 @@ TEST_CASE_METHOD(Fixture, "Lanes of different paths meet in one shuffle") {
   }
 }
 
+TEST_CASE_METHOD(Fixture, "Lanes meet in shuffles, votes and reductions of different branches") {
+  int* out = Zeros<int>(32);
+  for (const int odd : {0, 1}) {
+    MustRun("shuffles_in_branches", Config(1, 32, Params().Add(out).Add(odd)));
+    const auto first = [odd](int lane) { return (lane & 1) == odd; };
+    int ballot = 0, sum = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+      ballot += first(lane) ? lane < 7 : lane >= 9;
+      sum += first(lane) ? lane : 1;
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      const int from = (lane + (first(lane) ? 2 : 3)) % 32;
+      int v = from * (first(from) ? 10 : 20) + (first(lane) ? 1 : 2);
+      v = v * (first(lane) ? 1000 : 2000) + ballot;
+      if (first(31 - odd)) v += first(lane) ? 500 : 700;
+      CHECK(out[lane] == (first(lane) ? v + sum * 100000 : -v - sum * 100000));
+    }
+  }
+  unsigned* masks = Zeros<unsigned>(128);
+  MustRun("matches_in_branches", Config(1, 32, Params().Add(masks)));
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto value = [](int l) { return l < 11 ? l / 4 : l / 8; };
+    unsigned same = 0;
+    for (int l = 0; l < 32; ++l) same |= static_cast<unsigned>(value(l) == value(lane)) << l;
+    const unsigned* const m = masks + 4 * lane;
+    CHECK((lane < 11 ? m[0] : m[3] ^ 1) == same);
+    CHECK((lane < 11 ? m[1] : m[0]) == ~0u);
+    CHECK((lane < 11 ? m[2] : m[1]) == (lane < 11 ? 1 : 6));
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "Cooperative groups tile a block") {
   int* out = Zeros<int>(64);
   MustRun("tiles", Config(1, 64, Params().Add(out)));

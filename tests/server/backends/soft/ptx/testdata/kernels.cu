@@ -188,6 +188,39 @@ KERNEL diverged_shuffle(int* out) {
   out[threadIdx.x] = __shfl_xor_sync(~0u, v, 1);
 }
 
+__device__ __noinline__ int sum_of_warp(int v) { return __reduce_add_sync(~0u, v); }
+
+// Both branches of a warp name all lanes, at instructions of their own.
+KERNEL shuffles_in_branches(int* out, int odd) {
+  const int lane = threadIdx.x;
+  int v = 0;
+  if ((lane & 1) == odd) {
+    v = __shfl_sync(~0u, lane * 10, (lane + 2) % 32) + 1;
+    v = v * 1000 + __popc(__ballot_sync(~0u, lane < 7));
+    if (__any_sync(~0u, lane == 31 - odd)) v += 500;
+    out[lane] = v + sum_of_warp(lane) * 100000;
+  } else {
+    v = __shfl_sync(~0u, lane * 20, (lane + 3) % 32) + 2;
+    v = v * 2000 + __popc(__ballot_sync(~0u, !(lane < 9)));
+    if (__any_sync(~0u, lane == 99)) v += 700;
+    out[lane] = -v - sum_of_warp(1) * 100000;
+  }
+}
+
+KERNEL matches_in_branches(unsigned* out) {
+  const int lane = threadIdx.x;
+  int same = 0;
+  if (lane < 11) {
+    out[4 * lane] = __match_any_sync(~0u, lane / 4 * 0x100000001ull);
+    out[4 * lane + 1] = __match_all_sync(~0u, 3, &same);
+    out[4 * lane + 2] = same;
+  } else {
+    out[4 * lane + 3] = __match_any_sync(~0u, lane / 8 * 0x100000001ull) ^ 1;
+    out[4 * lane] = __match_all_sync(~0u, lane == 40 ? 4 : 3, &same);
+    out[4 * lane + 1] = same + 5;
+  }
+}
+
 KERNEL tiles(int* out) {
   auto block = cg::this_thread_block();
   auto tile = cg::tiled_partition<8>(block);
