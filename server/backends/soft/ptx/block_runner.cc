@@ -80,6 +80,8 @@ absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executa
   prepared->cluster_blocks = static_cast<uint32_t>(cluster);
   prepared->shared_bytes = static_cast<uint32_t>(shared);
   prepared->shared_allocated = static_cast<uint32_t>((shared + 255) / 256 * 256);
+  prepared->shared_accessible =
+      prepared->shared_allocated + (info.uses_reserved_shared ? kReservedSharedBytes : 0);
   const uint64_t stack =
       std::max<uint64_t>(config.stack_bytes_per_thread, info.local_bytes_per_thread + 64);
   prepared->stack_bytes =
@@ -108,7 +110,7 @@ struct BlockRunner::Impl {
       Block& block = unit.blocks[rank];
       block.unit = &unit;
       block.rank = rank;
-      block.shared = AllocateAligned(launch->shared_allocated);
+      block.shared = AllocateAligned(launch->shared_accessible);
       block.local = AllocateAligned(size_t{launch->stack_bytes} * warps * kLanes);
       block.registers = AllocateAligned(warp_bytes * warps);
       out_of_memory = out_of_memory || block.shared == nullptr || block.local == nullptr ||
@@ -170,7 +172,7 @@ void BlockRunner::Impl::Start(uint64_t index, const std::vector<uint32_t>& sm_id
     block.barriers.fill(Barrier{});
     block.runtime_errors.clear();
     if (block.shared != nullptr)
-      std::fill_n(block.shared.get(), launch->shared_allocated, uint8_t{0});
+      std::fill_n(block.shared.get(), launch->shared_accessible, uint8_t{0});
     for (Warp& warp : block.warps) {
       warp.alive = warp.lanes;
       // The rest of a split or join is set when it is taken.
@@ -223,7 +225,7 @@ uint64_t BlockRunner::Impl::RunTurn(Block& block, Warp& warp, bool* polled) {
   c.unit = &unit;
   c.split = index;
   c.shared = block.shared.get();
-  c.shared_bytes = launch->shared_allocated;
+  c.shared_bytes = launch->shared_accessible;
   c.local = warp.local;
   c.stack_bytes = launch->stack_bytes;
   c.kernel_params = launch->config.params.data();

@@ -50,7 +50,8 @@ class CallGraph {
     path_.push_back({node, 0});
     if (node == indirect_) return;
     const FunctionCode& f = functions_[node];
-    totals_[node] = {0, f.register_pressure, f.dynamic_shared_align, f.uses_module_shared};
+    totals_[node] = {0, f.register_pressure, f.dynamic_shared_align, f.uses_module_shared,
+                     f.uses_reserved_shared};
   }
 
   // Until its component is complete, a node's local_bytes are those of its deepest callee.
@@ -59,6 +60,7 @@ class CallGraph {
     to->register_pressure = std::max(to->register_pressure, callee.register_pressure);
     to->dynamic_shared_align = std::max(to->dynamic_shared_align, callee.dynamic_shared_align);
     to->uses_module_shared = to->uses_module_shared || callee.uses_module_shared;
+    to->uses_reserved_shared = to->uses_reserved_shared || callee.uses_reserved_shared;
   }
 
   // Completes the component whose first visited node is `root`.

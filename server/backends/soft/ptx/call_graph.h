@@ -16,6 +16,7 @@ struct CallTotals {
   uint32_t register_pressure = 0;     // the largest one
   uint32_t dynamic_shared_align = 0;  // the largest one
   bool uses_module_shared = false;    // one of them does
+  bool uses_reserved_shared = false;  // one of them does
 };
 
 // Returns the totals of each function, in time linear in the number of functions and callees.

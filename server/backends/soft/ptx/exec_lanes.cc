@@ -303,6 +303,14 @@ uint64_t UniformSreg(Context& c, const Instr& in) {
     case Sreg::kTotalSmemSize:
     case Sreg::kAggrSmemSize:
       return launch.shared_allocated;
+    case Sreg::kReservedSmemBegin:
+      return launch.shared_allocated;
+    case Sreg::kReservedSmemMiddle:
+      return launch.shared_allocated + kReservedSharedBytes / 2;
+    case Sreg::kReservedSmemEnd:
+      return launch.shared_allocated + kReservedSharedBytes;
+    case Sreg::kReservedSmemBytes:
+      return kReservedSharedBytes;
     case Sreg::kClusteridX:
     case Sreg::kClusteridY:
     case Sreg::kClusteridZ: {

@@ -69,7 +69,8 @@ struct FunctionCode {
   std::string name;
   bool is_entry = false;
   bool has_indirect_calls = false;
-  bool uses_module_shared = false;  // names a shared variable of module scope
+  bool uses_module_shared = false;    // names a shared variable of module scope
+  bool uses_reserved_shared = false;  // asks where the reserved shared memory lies
   std::vector<Instr> code;
   std::vector<int32_t> extras;
   std::vector<CallSite> calls;

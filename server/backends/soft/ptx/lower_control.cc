@@ -482,11 +482,11 @@ constexpr SregName kSregs[] = {
     {"%dynamic_smem_size", Sreg::kDynamicSmemSize},
     {"%total_smem_size", Sreg::kTotalSmemSize},
     {"%aggr_smem_size", Sreg::kAggrSmemSize},
-    {"%reserved_smem_offset_begin", Sreg::kReservedSmem},
-    {"%reserved_smem_offset_end", Sreg::kReservedSmem},
-    {"%reserved_smem_offset_cap", Sreg::kReservedSmem},
-    {"%reserved_smem_offset_0", Sreg::kReservedSmem},
-    {"%reserved_smem_offset_1", Sreg::kReservedSmem},
+    {"%reserved_smem_offset_begin", Sreg::kReservedSmemBegin},
+    {"%reserved_smem_offset_end", Sreg::kReservedSmemEnd},
+    {"%reserved_smem_offset_cap", Sreg::kReservedSmemBytes},
+    {"%reserved_smem_offset_0", Sreg::kReservedSmemBegin},
+    {"%reserved_smem_offset_1", Sreg::kReservedSmemMiddle},
     {"%clusterid.x", Sreg::kClusteridX},
     {"%clusterid.y", Sreg::kClusteridY},
     {"%clusterid.z", Sreg::kClusteridZ},
@@ -558,6 +558,8 @@ bool Lowering::EmitSreg(std::string_view name, int32_t d, bool wide) {
   Sreg sreg;
   int number;
   if (!FindSreg(name, &sreg, &number)) return false;
+  if (sreg >= Sreg::kReservedSmemBegin && sreg <= Sreg::kReservedSmemBytes)
+    low_.code->uses_reserved_shared = true;
   LowInstr& low = Emit(SregHandler(wide), CostCounters::kInteger);
   low.in.d = d;
   low.in.aux = static_cast<uint32_t>(sreg);

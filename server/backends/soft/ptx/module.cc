@@ -301,6 +301,7 @@ class Linker {
       info.min_blocks_per_sm = ast.minnctapersm;
       info.max_registers = ast.maxnreg;
       info.explicit_cluster = ast.explicit_cluster;
+      info.uses_reserved_shared = total.uses_reserved_shared;
       uint64_t threads = 1024;
       for (const auto& dims : {ast.maxntid, ast.reqntid}) {
         if (dims[0] == 0) continue;

@@ -32,6 +32,7 @@ struct KernelInfo {
   uint32_t min_blocks_per_sm = 0;              // .minnctapersm, 0 when absent
   uint32_t max_registers = 0;                  // .maxnreg, 0 when absent
   bool explicit_cluster = false;               // .explicitcluster
+  bool uses_reserved_shared = false;           // it or what it calls asks where that memory lies
 };
 
 enum class GlobalSpace { kGlobal, kConst };

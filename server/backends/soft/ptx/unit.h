@@ -123,6 +123,10 @@ struct Unit {
   size_t frame_bytes = 0;           // frames of called functions; limited
 };
 
+// The shared memory that the hardware reserves in each block. Cooperative groups of several warps
+// keep their barriers there.
+constexpr uint32_t kReservedSharedBytes = 1024;
+
 // A launch as KernelLaunch::Create prepared it. Read-only while the launch runs.
 struct PreparedLaunch {
   const ModuleCode* module = nullptr;
@@ -136,6 +140,9 @@ struct PreparedLaunch {
   uint32_t dynamic_shared_offset = 0;
   uint32_t shared_bytes = 0;      // static and dynamic
   uint32_t shared_allocated = 0;  // rounded up as on hardware
+  // What the block may access: the allocated memory, and the reserved memory behind it if the kernel
+  // asks where that lies.
+  uint32_t shared_accessible = 0;
   uint32_t stack_bytes = 0;
 };
 

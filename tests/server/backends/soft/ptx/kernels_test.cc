@@ -272,6 +272,18 @@ TEST_CASE_METHOD(Fixture, "Cooperative groups tile a block") {
   }
 }
 
+TEST_CASE_METHOD(Fixture, "Groups of several warps leave the block's own shared memory alone") {
+  int* out = Zeros<int>(512);
+  LaunchConfig config = Config(2, 256, Params().Add(out));
+  config.dynamic_shared_bytes = 1024;
+  MustRun("tiles_of_warps", config);
+  for (int t = 0; t < 256; ++t) {
+    const int first = t / 128 * 128;
+    CHECK(out[t] == 5 * (128 * first + 127 * 64) + 10 * 128 + 5 * 1000000);
+    CHECK(out[256 + t] == 4 * (255 - t));
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "Atomics of all kinds add up over blocks on several threads") {
   int* a = Zeros<int>(16);
   uint64_t* w = Zeros<uint64_t>(2);

@@ -190,6 +190,25 @@ KERNEL diverged_shuffle(int* out) {
 
 __device__ __noinline__ int sum_of_warp(int v) { return __reduce_add_sync(~0u, v); }
 
+// Groups of several warps keep their barriers and partial results in the reserved shared memory.
+KERNEL tiles_of_warps(int* out) {
+  __shared__ cg::block_tile_memory<256> memory;
+  __shared__ int own[256];
+  extern __shared__ int behind[];
+  own[threadIdx.x] = threadIdx.x;
+  behind[threadIdx.x] = threadIdx.x * 3;
+  auto block = cg::this_thread_block(memory);
+  auto tile = cg::tiled_partition<128>(block);
+  int sum = 0;
+  for (int i = 0; i < 5; ++i) {
+    sum += cg::reduce(tile, (int)threadIdx.x + i, cg::plus<int>());
+    tile.sync();
+  }
+  block.sync();
+  out[threadIdx.x] = sum + tile.shfl(tile.thread_rank(), 5) * 1000000;
+  out[256 + threadIdx.x] = own[255 - threadIdx.x] + behind[255 - threadIdx.x];
+}
+
 // Both branches of a warp name all lanes, at instructions of their own.
 KERNEL shuffles_in_branches(int* out, int odd) {
   const int lane = threadIdx.x;
