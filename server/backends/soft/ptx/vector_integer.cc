@@ -262,20 +262,21 @@ void AddCarry(Context& c, const Instr& in, uint32_t mask) {
   }
   if (in.d2 != kNoOperand) c.SetPred(in.d2, out, mask);
 }
-// The flag after a subtraction is the borrow.
+// a - b - 1 + carry. The hardware adds the complement of b, so the flag is set when nothing is
+// borrowed. nvcc's division of 128-bit integers adds the flag of a subtraction.
 template <class T, bool kIn>
 void SubCarry(Context& c, const Instr& in, uint32_t mask) {
   T* d = c.Dst<T>(in.d);
   const T* a = c.Src<T>(in.a);
   const T* b = c.Src<T>(in.b);
-  const uint32_t carry = kIn ? c.Pred(in.c) : 0;
+  const uint32_t borrow = kIn ? ~c.Pred(in.c) : 0;
   uint32_t out = 0;
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const uint32_t i = static_cast<uint32_t>(__builtin_ctz(m));
     const unsigned __int128 minuend = a[i],
-                            subtrahend = static_cast<unsigned __int128>(b[i]) + (carry >> i & 1);
+                            subtrahend = static_cast<unsigned __int128>(b[i]) + (borrow >> i & 1);
     d[i] = static_cast<T>(minuend - subtrahend);
-    out |= static_cast<uint32_t>(minuend < subtrahend) << i;
+    out |= static_cast<uint32_t>(minuend >= subtrahend) << i;
   }
   if (in.d2 != kNoOperand) c.SetPred(in.d2, out, mask);
 }

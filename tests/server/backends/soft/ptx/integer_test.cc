@@ -153,6 +153,18 @@ TEST_CASE("Carry chains add, subtract and multiply 128-bit numbers") {
             ((static_cast<u128>(a) << 64 | b) - (static_cast<u128>(b) << 64 | c)) >> 64);
       });
   CheckInstruction<u32, u32, u32, u32>(
+      "sub.cc.u32 %t3, %a, %b; subc.cc.u32 %t3, %b, %c; subc.u32 %o, %a, %c;",
+      [](u32 a, u32 b, u32 c) { return a - c - (b < u64{c} + (a < b) ? 1 : 0); });
+  // The flag says that nothing was borrowed, also to additions, and additions set it so for subtractions.
+  CheckInstruction<u32, u32, u32, u32>("sub.cc.u32 %t3, %a, %b; addc.u32 %o, %c, 0;",
+                                       [](u32 a, u32 b, u32 c) { return c + (a >= b ? 1 : 0); });
+  CheckInstruction<u64, u64, u64, u64>(
+      "sub.cc.u64 %x8, %a, %b; subc.cc.u64 %x8, %b, %c; addc.u64 %o, 0, 0;",
+      [](u64 a, u64 b, u64 c) { return b >= static_cast<u128>(c) + (a < b) ? 1 : 0; });
+  CheckInstruction<u32, u32, u32, u32>(
+      "add.cc.u32 %t3, %a, %b; subc.u32 %o, %c, 5;",
+      [](u32 a, u32 b, u32 c) { return c - 6 + static_cast<u32>((u64{a} + b) >> 32); });
+  CheckInstruction<u32, u32, u32, u32>(
       "add.cc.u32 %t3, %a, %b; addc.cc.u32 %t3, %b, %c; addc.u32 %o, %a, %c;",
       [](u32 a, u32 b, u32 c) {
         const u64 first = u64{a} + b, second = u64{b} + c + (first >> 32);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
+#include <random>
 #include <sstream>
 
 #include "tests/server/backends/soft/ptx/ptx_harness.h"
@@ -249,6 +250,31 @@ TEST_CASE_METHOD(Fixture, "Lanes meet in shuffles, votes and reductions of diffe
     CHECK((lane < 11 ? m[0] : m[3] ^ 1) == same);
     CHECK((lane < 11 ? m[1] : m[0]) == ~0u);
     CHECK((lane < 11 ? m[2] : m[1]) == (lane < 11 ? 1 : 6));
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "Quotients and remainders of 128-bit integers are those of the host") {
+  using u128 = unsigned __int128;
+  constexpr int kThreads = 256;
+  u128* a = Zeros<u128>(kThreads);
+  u128* b = Zeros<u128>(kThreads);
+  u128* out = Zeros<u128>(2 * kThreads);
+  __int128* signed_out = Zeros<__int128>(2 * kThreads);
+  std::mt19937_64 random(1);
+  const auto any = [&] {
+    const u128 v = static_cast<u128>(random()) << 64 | random();
+    return random() % 4 == 0 ? ~(v >> random() % 127) : v >> random() % 127;
+  };
+  for (int i = 0; i < kThreads; ++i) {
+    a[i] = any();
+    b[i] = any() | 1;
+  }
+  MustRun("divisions_of_128_bits",
+          Config(1, kThreads, Params().Add(a).Add(b).Add(out).Add(signed_out)));
+  for (int i = 0; i < kThreads; ++i) {
+    const auto x = static_cast<__int128>(a[i]), y = static_cast<__int128>(b[i]);
+    CHECK((out[2 * i] == a[i] / b[i] && out[2 * i + 1] == a[i] % b[i]));
+    CHECK((signed_out[2 * i] == x / y && signed_out[2 * i + 1] == x % y));
   }
 }
 

@@ -240,6 +240,15 @@ KERNEL matches_in_branches(unsigned* out) {
   }
 }
 
+KERNEL divisions_of_128_bits(const unsigned __int128* a, const unsigned __int128* b,
+                             unsigned __int128* out, __int128* signed_out) {
+  const int i = threadIdx.x;
+  out[2 * i] = a[i] / b[i];
+  out[2 * i + 1] = a[i] % b[i];
+  signed_out[2 * i] = (__int128)a[i] / (__int128)b[i];
+  signed_out[2 * i + 1] = (__int128)a[i] % (__int128)b[i];
+}
+
 KERNEL tiles(int* out) {
   auto block = cg::this_thread_block();
   auto tile = cg::tiled_partition<8>(block);
