@@ -21,6 +21,12 @@ int DigitValue(char c) {
 
 }  // namespace
 
+bool Lexer::AtLineStart() const {
+  size_t i = pos_;
+  while (i > 0 && (text_[i - 1] == ' ' || text_[i - 1] == '\t')) --i;
+  return i == 0 || text_[i - 1] == '\n';
+}
+
 void Lexer::SkipLine() {
   while (pos_ < text_.size() && text_[pos_] != '\n') ++pos_;
 }
@@ -33,7 +39,8 @@ void Lexer::SkipSpace() {
       ++pos_;
     } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v') {
       ++pos_;
-    } else if (c == '/' && At(1) == '/') {
+    } else if ((c == '/' && At(1) == '/') || (c == '#' && AtLineStart())) {
+      // Lines such as `#line 5 "x.cu"` are left by preprocessors.
       SkipLine();
     } else if (c == '/' && At(1) == '*') {
       pos_ += 2;

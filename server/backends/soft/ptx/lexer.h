@@ -40,6 +40,7 @@ class Lexer {
   // The character behind the last token; 0 at the end of the text.
   char following() const { return At(0); }
   // Skips the rest of the current line.
+  bool AtLineStart() const;  // behind blanks
   void SkipLine();
 
  private:

@@ -198,6 +198,13 @@ TEST_CASE("Initialisers fill globals with numbers, strings and addresses") {
   CHECK(program.Global<uint32_t>("grid")[3] == 4);
 }
 
+TEST_CASE("Lines of a preprocessor are comments") {
+  const std::string kernel = ".visible .entry k() {\n  #line 7 \"x.cu\"\n  ret;\n}\n";
+  CHECK(Module::Parse("#line 1 \"x.cu\"\n" + std::string(kModuleHeader) + "# 5\n" + kernel).ok());
+  CHECK_FALSE(
+      Module::Parse(std::string(kModuleHeader) + ".visible .entry k() { # 5\n ret; }").ok());
+}
+
 TEST_CASE("Texts link by name") {
   const std::string user = std::string(kModuleHeader) + R"(
 .extern .func (.param .b32 r) twice(.param .b32 x);
