@@ -1,5 +1,6 @@
 // Matrix instructions.
 #include "server/backends/soft/ptx/lower.h"
+#include "server/backends/soft/ptx/matrix_math.h"
 #include "server/backends/soft/ptx/matrix_ops.h"
 
 namespace detshare::soft::ptx {
@@ -14,7 +15,7 @@ bool ParseShape(std::string_view text, MatrixShape* shape) {
     uint32_t value = 0;
     while (at < text.size() && text[at] >= '0' && text[at] <= '9' && value < 100)
       value = value * 10 + static_cast<uint32_t>(text[at++] - '0');
-    if (value == 0 || value > 32) return false;
+    if (value == 0 || value > (i == 2 ? 64 : kMaxMatrixSide)) return false;
     *sides[i] = static_cast<uint8_t>(value);
   }
   return at == text.size();
@@ -23,6 +24,10 @@ bool ParseShape(std::string_view text, MatrixShape* shape) {
 bool IsInput(Type t) {
   return t == Type::kF16 || t == Type::kBF16 || t == Type::kTF32 || t == Type::kF64 ||
          t == Type::kS8 || t == Type::kU8;
+}
+// The inputs that mma has and wmma has not.
+bool IsNarrowInput(Type t) {
+  return t == Type::kE4M3 || t == Type::kE5M2 || t == Type::kS4 || t == Type::kU4;
 }
 bool IsAccumulator(Type t) {
   return t == Type::kF16 || t == Type::kF32 || t == Type::kF64 || t == Type::kS32;
@@ -50,7 +55,9 @@ void Lowering::LowerMatrix() {
       found = true;
     }
   }
-  if (!found) return FailUnknown();
+  constexpr uint32_t kElements = kMaxMatrixSide * kMaxMatrixSide;
+  if (!found || uint32_t{shape.m} * shape.k > kElements || uint32_t{shape.k} * shape.n > kElements)
+    return FailUnknown();
   if (load || store) return LowerWmmaMemory(shape, load);
   LowerMma(shape, wmma);
 }
@@ -194,7 +201,9 @@ void Lowering::LowerMma(MatrixShape shape, bool wmma) {
     shape.b = third;
     shape.c = fourth;
   }
-  if (!IsInput(shape.a) || !IsInput(shape.b) || !IsAccumulator(shape.c) || !IsAccumulator(shape.d))
+  const auto is_input = [&](Type t) { return IsInput(t) || (!wmma && IsNarrowInput(t)); };
+  if (!is_input(shape.a) || !is_input(shape.b) || !IsAccumulator(shape.c) ||
+      !IsAccumulator(shape.d))
     return FailUnknown();
   const bool directed = shape.rounding != Rounding::kNone && shape.rounding != Rounding::kRn;
   if (directed && (shape.d != Type::kF64 || shape.rounding > Rounding::kRp)) return FailUnknown();
@@ -202,7 +211,7 @@ void Lowering::LowerMma(MatrixShape shape, bool wmma) {
     return FailUnknown();
   const bool known_mma =
       shape.n == 8 &&
-      (shape.m == 16 || (shape.m == 8 && (shape.a == Type::kF64 || SizeOf(shape.a) == 1)));
+      (shape.m == 16 || (shape.m == 8 && (shape.a == Type::kF64 || SizeOf(shape.a) <= 1)));
   if (!AllUsed() || !NeedOperands(4, 4) || (!wmma && !known_mma)) return FailUnknown();
   BeginGuard();
   std::vector<int32_t> registers;

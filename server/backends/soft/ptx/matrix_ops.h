@@ -40,9 +40,21 @@ struct MatrixShape {
 
 // The number of elements of a type in one register.
 constexpr uint32_t ElementsPerRegister(Type type) {
-  return type == Type::kS8 || type == Type::kU8      ? 4
-         : type == Type::kF16 || type == Type::kBF16 ? 2
-                                                     : 1;
+  switch (type) {
+    case Type::kS4:
+    case Type::kU4:
+      return 8;
+    case Type::kS8:
+    case Type::kU8:
+    case Type::kE4M3:
+    case Type::kE5M2:
+      return 4;
+    case Type::kF16:
+    case Type::kBF16:
+      return 2;
+    default:
+      return 1;
+  }
 }
 
 // extras: the registers of d, a, b and c. aux: their counts, one byte each, d in the lowest. e: the

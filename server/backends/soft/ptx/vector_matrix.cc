@@ -167,6 +167,21 @@ void Decode(Type type, const void* reg, uint32_t j, double* values) {
     case Type::kU8:
       return DecodeLanes<uint32_t>(reg, values,
                                    [=](uint32_t v) { return static_cast<uint8_t>(v >> 8 * j); });
+    case Type::kS4:
+      return DecodeLanes<uint32_t>(
+          reg, values, [=](uint32_t v) { return static_cast<int32_t>(v << (28 - 4 * j)) >> 28; });
+    case Type::kU4:
+      return DecodeLanes<uint32_t>(reg, values, [=](uint32_t v) { return v >> 4 * j & 0xf; });
+    case Type::kE5M2:  // the upper half of an f16
+      return DecodeLanes<uint32_t>(reg, values,
+                                   [=](uint32_t v) { return FromF16((v >> 8 * j & 0xff) << 8); });
+    case Type::kE4M3:  // the exponent's bias is 8 less than that of an f16
+      return DecodeLanes<uint32_t>(reg, values, [=](uint32_t v) {
+        const uint32_t code = v >> 8 * j & 0xff;
+        const bool is_number = (code & 0x7f) != 0x7f;
+        const uint32_t half = (code & 0x80) << 8 | (is_number ? (code & 0x7f) << 7 : 0x7e00);
+        return 256.0f * FromF16(half);
+      });
     default:
       return DecodeLanes<int32_t>(reg, values, [](int32_t v) { return v; });
   }

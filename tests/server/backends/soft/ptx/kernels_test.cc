@@ -522,6 +522,37 @@ TEST_CASE_METHOD(Fixture, "Matrix instructions multiply small integers exactly")
   }
 }
 
+TEST_CASE_METHOD(Fixture, "Matrix instructions take floats of eight and integers of four bits") {
+  uint32_t* a = Zeros<uint32_t>(128);  // 16 rows
+  uint32_t* b = Zeros<uint32_t>(64);   // 8 columns
+  float* floats = Zeros<float>(128);
+  int* integers = Zeros<int>(128);
+  // Codes of small numbers, so that all sums are exact.
+  for (uint32_t i = 0; i < 128; ++i) a[i] = (i * 2654435761u & 0x0f0f0f0fu) | 0x30303030u;
+  for (uint32_t i = 0; i < 64; ++i) b[i] = (i * 2246822519u & 0x87878787u) | 0x38383838u;
+  MustRun("mma_narrow", Config(1, 32, Params().Add(a).Add(b).Add(floats).Add(integers)));
+  const auto bits = [](const uint32_t* words, int i, int count) {
+    return words[i * count / 32] >> i * count % 32 & ((1u << count) - 1);
+  };
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 8; ++j) {
+      double sum = 0.5;
+      for (int k = 0; k < 32; ++k) {
+        const uint32_t x = bits(a + i * 8, k, 8), y = bits(b + j * 8, k, 8);
+        sum += std::ldexp(8 + (x & 7), static_cast<int>(x >> 3 & 15) - 10) *
+               std::ldexp(4 + (y & 3), static_cast<int>(y >> 2 & 31) - 17) * (y >= 128 ? -1 : 1);
+      }
+      CHECK(floats[i * 8 + j] == static_cast<float>(sum));
+      int count = 1;
+      for (int k = 0; k < 64; ++k) {
+        const int x = static_cast<int>(bits(a + i * 8, k, 4));
+        count += (x < 8 ? x : x - 16) * static_cast<int>(bits(b + j * 8, k, 4));
+      }
+      CHECK(integers[i * 8 + j] == count);
+    }
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "Clocks advance while a kernel polls them") {
   int64_t* out = Zeros<int64_t>(1);
   MustRun("timers", Config(1, 1, Params().Add(out)));

@@ -1,5 +1,6 @@
 #include "server/backends/soft/ptx/matrix_math.h"
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -65,6 +66,40 @@ TEST_CASE("doubles round to the nearest half, and ties to the even one") {
     }
     CHECK(Encoded(*math, Type::kF16, 1e-300) == 0);
     CHECK(Encoded(*math, Type::kF16, -1e-300) == 0x8000);
+  }
+}
+
+TEST_CASE("floats of eight bits have the values that their bits say") {
+  for (const MatrixMath* math : kCodes) {
+    for (uint32_t code = 0; code < 256; ++code) {
+      for (const bool e4m3 : {false, true}) {
+        const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
+        const int exponent = static_cast<int>(code & 0x7f) >> mantissa_bits;
+        const int mantissa = static_cast<int>(code) & ((1 << mantissa_bits) - 1);
+        double value = std::ldexp(mantissa + (exponent == 0 ? 0 : 1 << mantissa_bits),
+                                  std::max(exponent, 1) - bias - mantissa_bits);
+        if (!e4m3 && exponent == 31) value = mantissa == 0 ? HUGE_VAL : std::nan("");
+        if (e4m3 && (code & 0x7f) == 0x7f) value = std::nan("");
+        if ((code & 0x80) != 0) value = -value;
+        const uint32_t j = code % 4;
+        const double got = Decoded(*math, e4m3 ? Type::kE4M3 : Type::kE5M2,
+                                   code << 8 * j | 0x55u << 8 * (j ^ 1), j);
+        INFO(e4m3 << " " << code);
+        CHECK((std::isnan(value) ? std::isnan(got)
+                                 : got == value && std::signbit(got) == std::signbit(value)));
+      }
+    }
+  }
+}
+
+TEST_CASE("integers of four bits have their sign in the uppermost") {
+  for (const MatrixMath* math : kCodes) {
+    for (uint32_t j = 0; j < 8; ++j) {
+      CHECK(Decoded(*math, Type::kS4, 0xfedc8107, j) ==
+            std::vector<int>{7, 0, 1, -8, -4, -3, -2, -1}[j]);
+      CHECK(Decoded(*math, Type::kU4, 0xfedc8107, j) ==
+            std::vector<int>{7, 0, 1, 8, 12, 13, 14, 15}[j]);
+    }
   }
 }
 

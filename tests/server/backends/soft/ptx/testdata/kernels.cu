@@ -240,6 +240,31 @@ KERNEL matches_in_branches(unsigned* out) {
   }
 }
 
+// Each thread gives its registers of a, b and the product: 16 by 8, from inputs of 8 and of 4 bits.
+KERNEL mma_narrow(const unsigned* a, const unsigned* b, float* floats, int* integers) {
+  const int lane = threadIdx.x, group = lane / 4, in_group = lane % 4;
+  const unsigned* const row = a + group * 8 + in_group;
+  const unsigned a0 = row[0], a1 = row[64], a2 = row[4], a3 = row[68];
+  const unsigned b0 = b[group * 8 + in_group], b1 = b[group * 8 + in_group + 4];
+  float d[4] = {0.5f, 0.5f, 0.5f, 0.5f};
+  asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  int e[4] = {1, 1, 1, 1};
+  asm("mma.sync.aligned.m16n8k64.row.col.s32.s4.u4.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, "
+      "%9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(e[0]), "+r"(e[1]), "+r"(e[2]), "+r"(e[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  for (int i = 0; i < 4; ++i) {
+    const int place = (group + i / 2 * 8) * 8 + in_group * 2 + i % 2;
+    floats[place] = d[i];
+    integers[place] = e[i];
+  }
+}
+
 KERNEL divisions_of_128_bits(const unsigned __int128* a, const unsigned __int128* b,
                              unsigned __int128* out, __int128* signed_out) {
   const int i = threadIdx.x;
