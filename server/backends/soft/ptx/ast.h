@@ -34,6 +34,7 @@ struct Operand {
   Kind base_kind = Kind::kInteger;
   bool negated = false;   // !p or, on a register, -x
   uint8_t component = 0;  // 1..4 for .x .y .z .w of a vector register
+  uint8_t selector = 0;   // 1..4 for .b0 to .b3, 5 and 6 for .h0 and .h1 of a video instruction
   int32_t vreg = -1;
   int32_t pair = -1;  // vreg of the predicate in d|p; -1: none, -2: sink
   int32_t var = -1;

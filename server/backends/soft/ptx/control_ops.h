@@ -55,6 +55,43 @@ struct VideoAux {
 };
 void ExecVideo(Context& c, const Instr& in, uint32_t mask);
 
+// The scalar video instructions: on whole registers, or on a byte or a half of each. imm: a
+// ScalarVideo; a, b; c: what the result is combined with, or the rest of the result.
+struct ScalarVideo {
+  enum Op : uint8_t { kNone, kAdd, kSub, kAbsDiff, kMin, kMax, kShl, kShr, kSet };
+  static constexpr uint8_t kSignedA = 1, kSignedB = 2, kSignedD = 4;
+
+  Op op = kNone;
+  Op second = kNone;  // kAdd, kMin or kMax with c
+  uint8_t signs = 0;
+  uint8_t select_a = 0, select_b = 0, select_d = 0;  // as in Operand; 0: the whole register
+  bool saturate = false;
+  bool wrap = false;  // shifts: the count wraps at 32
+  uint8_t compare = 0;
+
+  int64_t Pack() const {
+    return static_cast<int64_t>(uint64_t{op} | uint64_t{second} << 8 | uint64_t{signs} << 16 |
+                                uint64_t{select_a} << 24 | uint64_t{select_b} << 28 |
+                                uint64_t{select_d} << 32 | uint64_t{saturate} << 36 |
+                                uint64_t{wrap} << 37 | uint64_t{compare} << 40);
+  }
+  static ScalarVideo Unpack(int64_t packed) {
+    const uint64_t v = static_cast<uint64_t>(packed);
+    ScalarVideo s;
+    s.op = static_cast<Op>(v & 0xff);
+    s.second = static_cast<Op>(v >> 8 & 0xff);
+    s.signs = v >> 16 & 0xff;
+    s.select_a = v >> 24 & 0xf;
+    s.select_b = v >> 28 & 0xf;
+    s.select_d = v >> 32 & 0xf;
+    s.saturate = (v >> 36 & 1) != 0;
+    s.wrap = (v >> 37 & 1) != 0;
+    s.compare = v >> 40 & 0xff;
+    return s;
+  }
+};
+void ExecScalarVideo(Context& c, const Instr& in, uint32_t mask);
+
 enum class Sreg : uint8_t {
   kTidX,
   kTidY,

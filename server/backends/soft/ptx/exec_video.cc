@@ -1,8 +1,9 @@
-// The SIMD video instructions: two 16-bit or four 8-bit lanes in one register.
+// The video instructions: on two 16-bit or four 8-bit lanes in one register, and scalar ones.
 #include <algorithm>
 
 #include "server/backends/soft/ptx/context.h"
 #include "server/backends/soft/ptx/control_ops.h"
+#include "server/backends/soft/ptx/vector_ops.h"
 
 namespace detshare::soft::ptx {
 
@@ -54,6 +55,89 @@ void ExecVideo(Context& c, const Instr& in, uint32_t mask) {
       result |= (static_cast<uint32_t>(r) & ((1u << bits) - 1)) << (k * bits);
     }
     d[i] = add ? sum : result;
+  });
+}
+
+namespace {
+
+// The place of a part of a register: as in Operand::selector.
+uint32_t BitsOf(uint8_t selector) { return selector == 0 ? 32 : selector <= 4 ? 8 : 16; }
+uint32_t ShiftOf(uint8_t selector) {
+  return selector == 0 ? 0 : selector <= 4 ? (selector - 1) * 8 : (selector - 5) * 16;
+}
+
+int64_t Extend(uint64_t value, uint32_t bits, bool is_signed) {
+  value <<= 64 - bits;
+  return is_signed ? static_cast<int64_t>(value) >> (64 - bits)
+                   : static_cast<int64_t>(value >> (64 - bits));
+}
+
+int64_t ScalarResult(const ScalarVideo& video, int64_t a, int64_t b) {
+  const uint32_t count = static_cast<uint32_t>(b);
+  const uint32_t by = video.wrap ? count & 31 : std::min(count, 32u);
+  switch (video.op) {
+    case ScalarVideo::kAdd:
+      return a + b;
+    case ScalarVideo::kSub:
+      return a - b;
+    case ScalarVideo::kAbsDiff:
+      return a < b ? b - a : a - b;
+    case ScalarVideo::kMin:
+      return std::min(a, b);
+    case ScalarVideo::kMax:
+      return std::max(a, b);
+    case ScalarVideo::kShl:
+      return static_cast<int64_t>(static_cast<uint64_t>(a) << by);
+    case ScalarVideo::kShr:
+      return a >> by;
+    default:
+      break;
+  }
+  switch (static_cast<Compare>(video.compare)) {
+    case Compare::kEq:
+      return a == b;
+    case Compare::kNe:
+      return a != b;
+    case Compare::kLt:
+      return a < b;
+    case Compare::kLe:
+      return a <= b;
+    case Compare::kGt:
+      return a > b;
+    default:
+      return a >= b;
+  }
+}
+
+}  // namespace
+
+void ExecScalarVideo(Context& c, const Instr& in, uint32_t mask) {
+  uint32_t* d = c.Dst<uint32_t>(in.d);
+  const uint32_t* a = c.Src<uint32_t>(in.a);
+  const uint32_t* b = c.Src<uint32_t>(in.b);
+  const uint32_t* e = c.Src<uint32_t>(in.c);
+  const ScalarVideo video = ScalarVideo::Unpack(in.imm);
+  const bool signed_a = (video.signs & ScalarVideo::kSignedA) != 0,
+             signed_b = (video.signs & ScalarVideo::kSignedB) != 0,
+             signed_d = (video.signs & ScalarVideo::kSignedD) != 0;
+  const uint32_t bits = BitsOf(video.select_d), shift = ShiftOf(video.select_d);
+  const uint64_t field = (uint64_t{1} << bits) - 1;
+  const int64_t low = signed_d ? -(int64_t{1} << (bits - 1)) : 0;
+  const int64_t high = low + static_cast<int64_t>(field);
+  ForEachLane(mask, [&](uint32_t i) {
+    const int64_t x = Extend(a[i] >> ShiftOf(video.select_a), BitsOf(video.select_a), signed_a);
+    const int64_t y = Extend(b[i] >> ShiftOf(video.select_b), BitsOf(video.select_b), signed_b);
+    int64_t r = ScalarResult(video, x, y);
+    if (video.saturate) r = std::clamp(r, low, high);
+    if (video.second != ScalarVideo::kNone) {
+      const int64_t first = Extend(static_cast<uint64_t>(r), 32, signed_d);
+      const int64_t rest = Extend(e[i], 32, signed_d);
+      r = video.second == ScalarVideo::kAdd   ? first + rest
+          : video.second == ScalarVideo::kMin ? std::min(first, rest)
+                                              : std::max(first, rest);
+    }
+    const uint64_t kept = e[i] & ~(field << shift);
+    d[i] = static_cast<uint32_t>(kept | (static_cast<uint64_t>(r) & field) << shift);
   });
 }
 

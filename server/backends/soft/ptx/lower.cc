@@ -69,6 +69,14 @@ const std::unordered_map<std::string_view, Lowering::Handler>& Lowering::Handler
       {"dp4a", &Lowering::LowerDot},
       {"dp2a", &Lowering::LowerDot},
       {"setp", &Lowering::LowerSetp},
+      {"vadd", &Lowering::LowerScalarVideo},
+      {"vsub", &Lowering::LowerScalarVideo},
+      {"vabsdiff", &Lowering::LowerScalarVideo},
+      {"vmin", &Lowering::LowerScalarVideo},
+      {"vmax", &Lowering::LowerScalarVideo},
+      {"vshl", &Lowering::LowerScalarVideo},
+      {"vshr", &Lowering::LowerScalarVideo},
+      {"vset", &Lowering::LowerScalarVideo},
       {"vadd2", &Lowering::LowerVideo},
       {"vadd4", &Lowering::LowerVideo},
       {"vsub2", &Lowering::LowerVideo},
@@ -439,6 +447,8 @@ int32_t Lowering::SymbolAddress(const Operand& o, RegClass wanted) {
 
 int32_t Lowering::SourceClass(const Operand& o, RegClass wanted, Type type) {
   if (!ok()) return 0;
+  if (o.selector != 0)
+    Fail("a part of a register in '" + std::string(statement_->opcode.substr(0, 100)) + "'");
   switch (o.kind) {
     case Operand::Kind::kRegister: {
       const RegClass have = low_.vregs[static_cast<size_t>(o.vreg)];
@@ -561,6 +571,8 @@ int32_t Lowering::PredDestination(int32_t vreg) {
 
 int32_t Lowering::Destination(const Operand& o, Type type) {
   if (!ok()) return 0;
+  if (o.selector != 0)
+    Fail("a part of a register in '" + std::string(statement_->opcode.substr(0, 100)) + "'");
   const RegClass wanted = ClassOf(type);
   if (o.kind == Operand::Kind::kSink) return NewTemp(wanted);
   if (o.kind != Operand::Kind::kRegister) {

@@ -152,6 +152,7 @@ class Lowering {
   void LowerPrmt();
   void LowerDot();
   void LowerVideo();
+  void LowerScalarVideo();
   void LowerPair16(uint32_t op, Type type, bool relu);
   void LowerSad();
   void LowerSetp();

@@ -1,4 +1,6 @@
 // Arithmetic, logic, comparison, conversion and moves.
+#include <utility>
+
 #include "server/backends/soft/ptx/lower.h"
 
 namespace detshare::soft::ptx {
@@ -629,6 +631,60 @@ void Lowering::LowerVideo() {
   if (IsSigned(a)) aux |= VideoAux::kSignedA;
   if (IsSigned(b)) aux |= VideoAux::kSignedB;
   EmitSimple(ExecVideo, CostCounters::kInteger, d, {a, b, Type::kU32}, aux);
+}
+
+// vadd.dtype.atype.btype{.sat}{.op2} d{.dsel}, a{.asel}, b{.bsel}{, c}. With a selector of d the result
+// replaces a part of c, and with `op2` it is combined with c.
+void Lowering::LowerScalarVideo() {
+  using Video = ScalarVideo;
+  static constexpr std::pair<std::string_view, Video::Op> kOps[] = {
+      {"vadd", Video::kAdd}, {"vsub", Video::kSub}, {"vabsdiff", Video::kAbsDiff},
+      {"vmin", Video::kMin}, {"vmax", Video::kMax}, {"vshl", Video::kShl},
+      {"vshr", Video::kShr}, {"vset", Video::kSet}};
+  Video video;
+  for (const auto& [name, op] : kOps) {
+    if (parts_[0] == name) video.op = op;
+  }
+  const bool shift = video.op == Video::kShl || video.op == Video::kShr;
+  const bool set = video.op == Video::kSet;
+  video.saturate = !set && Take("sat");
+  if (Take("add")) video.second = Video::kAdd;
+  if (Take("min")) video.second = Video::kMin;
+  if (Take("max")) video.second = Video::kMax;
+  if (shift) {
+    video.wrap = Take("wrap");
+    if (!video.wrap && !Take("clamp")) return FailUnknown();
+  }
+  const Type d = set ? Type::kU32 : TakeType(), a = TakeType(), b = TakeType();
+  for (Type t : {d, a, b}) {
+    if (t != Type::kU32 && t != Type::kS32) return FailUnknown();
+  }
+  if (set) {
+    Compare compare;
+    if (!TakeCompare(&compare, false) || compare > Compare::kGe) return FailUnknown();
+    video.compare = static_cast<uint8_t>(compare);
+  }
+  video.signs = static_cast<uint8_t>((IsSigned(a) ? Video::kSignedA : 0) |
+                                     (IsSigned(b) ? Video::kSignedB : 0) |
+                                     (IsSigned(d) ? Video::kSignedD : 0));
+  if (!AllUsed() || !NeedOperands(3, 4)) return;
+  const bool with_c = OpCount() == 4, combined = video.second != Video::kNone;
+  Operand to = Op(0), x = Op(1), y = Op(2);
+  if (with_c != (combined || to.selector != 0) || (combined && to.selector != 0))
+    return FailUnknown();
+  video.select_d = std::exchange(to.selector, uint8_t{0});
+  video.select_a = std::exchange(x.selector, uint8_t{0});
+  video.select_b = std::exchange(y.selector, uint8_t{0});
+  const int32_t from_a = Source(x, a), from_b = Source(y, b);
+  const int32_t from_c = with_c ? Source(Op(3), d) : Constant(RegClass::k32, 0);
+  const int32_t result = Destination(to, d);
+  if (!ok()) return;
+  LowInstr& low = Emit(ExecScalarVideo, CostCounters::kInteger);
+  low.in.d = result;
+  low.in.a = from_a;
+  low.in.b = from_b;
+  low.in.c = from_c;
+  low.in.imm = video.Pack();
 }
 
 // add, min and max on pairs of 16-bit integers.

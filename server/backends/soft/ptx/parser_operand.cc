@@ -1,5 +1,6 @@
 // Operands of instructions.
 #include <algorithm>
+#include <iterator>
 
 #include "server/backends/soft/ptx/parser_steps.h"
 
@@ -53,6 +54,14 @@ Operand Parser::ParseName() {
     const size_t index =
         component.size() == 1 ? std::string_view("xyzwrgba").find(component[0]) : 8;
     const uint32_t lane = static_cast<uint32_t>(index % 4);
+    constexpr std::string_view kSelectors[] = {"b0", "b1", "b2", "b3", "h0", "h1"};
+    const auto selector = std::find(std::begin(kSelectors), std::end(kSelectors), component);
+    if (selector != std::end(kSelectors)) {
+      o.kind = Operand::Kind::kRegister;
+      o.vreg = local.index;
+      o.selector = static_cast<uint8_t>(selector - std::begin(kSelectors) + 1);
+      return o;
+    }
     if (index >= 8 || lane >= function_->vregs[local.index].vector) {
       Fail(line, "bad vector component " + Quote(name));
       return o;

@@ -353,6 +353,59 @@ TEST_CASE("Predicates combine, negate and select") {
                                        [](u32 a, u32 b, u32) { return a <= b ? ~0u : 0u; });
 }
 
+TEST_CASE("Scalar video instructions select, saturate, combine and merge") {
+  CheckInstruction<s32, s32, s32, s32>(
+      "vmin.s32.s32.s32.max %o, %a, %b, %c;",
+      [](s32 a, s32 b, s32 c) { return std::max(std::min(a, b), c); });
+  CheckInstruction<u32, u32, u32, u32>(
+      "vmax.u32.u32.u32.min %o, %a, %b, %c;",
+      [](u32 a, u32 b, u32 c) { return std::min(std::max(a, b), c); });
+  CheckInstruction<u32, u32, u32, u32>(
+      "vabsdiff.u32.u32.u32.add %o, %a.b0, %b.b2, %c;", [](u32 a, u32 b, u32 c) {
+        const int x = static_cast<u8>(a), y = static_cast<u8>(b >> 16);
+        return c + static_cast<u32>(x < y ? y - x : x - y);
+      });
+  CheckInstruction<s32, s32, s32, s32>("vabsdiff.s32.s32.s32.add %o, %a, %b, %c;",
+                                       [](s32 a, s32 b, s32 c) {
+                                         const s64 x = a, y = b;
+                                         return static_cast<s32>((x < y ? y - x : x - y) + c);
+                                       });
+  Check2<s32, s32, s32>("vadd.s32.s32.s32.sat %o, %a, %b;", [](s32 a, s32 b) {
+    return std::clamp<s64>(s64{a} + b, INT32_MIN, INT32_MAX);
+  });
+  Check2<u32, u32, s32>("vadd.u32.u32.s32.sat %o, %a, %b;",
+                        [](u32 a, s32 b) { return std::clamp<s64>(s64{a} + b, 0, UINT32_MAX); });
+  Check2<s32, u32, u32>("vsub.s32.s32.u32 %o, %a.h1, %b.b3;", [](u32 a, u32 b) {
+    return static_cast<s16>(a >> 16) - static_cast<s32>(b >> 24);
+  });
+  CheckInstruction<u32, u32, u32, u32>(
+      "vsub.s32.u32.u32.sat %o.b1, %a.h0, %b, %c;", [](u32 a, u32 b, u32 c) {
+        const s64 r = std::clamp<s64>(s64{a & 0xffff} - b, -128, 127);
+        return (c & 0xffff00ffu) | (static_cast<u32>(r) & 0xff) << 8;
+      });
+  CheckInstruction<u32, u32, u32, u32>(
+      "vadd.u32.u32.u32 %o.h1, %a, %b, %c;",
+      [](u32 a, u32 b, u32 c) { return (c & 0xffff) | (a + b) << 16; });
+  CheckInstruction<u32, u32, u32, u32>(
+      "vshr.u32.u32.u32.clamp.add %o, %a, %b, %c;",
+      [](u32 a, u32 b, u32 c) { return c + (b > 31 ? 0 : a >> b); });
+  Check2<s32, s32, u32>("vshr.s32.s32.u32.wrap %o, %a, %b;",
+                        [](s32 a, u32 b) { return a >> (b & 31); });
+  Check2<u32, u32, u32>("vshl.u32.u32.u32.clamp %o, %a, %b;",
+                        [](u32 a, u32 b) { return b > 31 ? 0 : a << b; });
+  Check2<u32, u32, u32>("vset.u32.u32.lt %o, %a, %b;", [](u32 a, u32 b) { return a < b; });
+  CheckInstruction<u32, s32, s32, u32>(
+      "vset.s32.s32.ge.add %o, %a, %b.b0, %c;",
+      [](s32 a, s32 b, u32 c) { return c + (a >= static_cast<s8>(b) ? 1 : 0); });
+  for (const char* bad :
+       {"add.u32 %o, %a.b0, %b;", "mov.u32 %o.h1, %a;", "vadd.u32.u32.u32 %o.b0, %a, %b;",
+        "vadd.u32.u32.u32.add %o.b0, %a, %b, %c;", "vadd.u32.u32.u32 %o, %a, %b, %c;"}) {
+    Memory memory;
+    INFO(bad);
+    CHECK_THROWS(Program(&memory, InstructionKernel(bad, 4, 4, 4, 4)));
+  }
+}
+
 TEST_CASE("Vector moves pack and unpack") {
   Check2<u64, u32, u32>("mov.b64 %o, {%a, %b};", [](u32 a, u32 b) { return u64{b} << 32 | a; });
   Check1<u32, u64>("mov.b64 {%t1, %o}, %a;", [](u64 a) { return static_cast<u32>(a >> 32); });
