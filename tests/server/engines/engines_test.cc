@@ -487,16 +487,21 @@ struct OwnEngine {
   int connections = 0;  // that it has got
 };
 
-TEST_CASE(
-    "An engine knows the others before it begins, and loses no message that comes meanwhile") {
+// An engine of group chat that does not serve yet.
+struct StartingEngine {
   TestDirectory directory;
   const std::string own = EngineDirectory(directory.path, "chat");
-  std::filesystem::create_directories(own);
+  const bool made = std::filesystem::create_directories(own);
   const EngineChannel channel = MakeEngineChannel().value();
-  const auto pages = *EnginePages::Create();
-  const auto other = *EnginePages::Create();
-  const auto member =
+  const std::unique_ptr<EnginePages> pages = *EnginePages::Create();
+  const std::unique_ptr<EnginePages> other = *EnginePages::Create();
+  const std::unique_ptr<EngineMember> member =
       EngineMember::Create(channel.engine, pages->fd(), own, std::chrono::minutes(1)).value();
+};
+
+TEST_CASE_METHOD(
+    StartingEngine,
+    "An engine knows the others before it begins, and loses no message that comes meanwhile") {
   REQUIRE(PassClosedEndpoint(channel.supervisor, 5).ok());
   REQUIRE(PassPeer(channel.supervisor, 77, other->fd()).ok());
   REQUIRE(PassPeers(channel.supervisor, {77}).ok());
@@ -520,15 +525,8 @@ TEST_CASE(
   close(channel.supervisor);
 }
 
-TEST_CASE("An engine that begins learns of others that come and go meanwhile") {
-  TestDirectory directory;
-  const std::string own = EngineDirectory(directory.path, "chat");
-  std::filesystem::create_directories(own);
-  const EngineChannel channel = MakeEngineChannel().value();
-  const auto pages = *EnginePages::Create();
-  const auto other = *EnginePages::Create();
-  const auto member =
-      EngineMember::Create(channel.engine, pages->fd(), own, std::chrono::minutes(1)).value();
+TEST_CASE_METHOD(StartingEngine,
+                 "An engine that begins learns of others that come and go meanwhile") {
   const int stop = eventfd(0, EFD_CLOEXEC);
   std::atomic<int> added{0}, kept{0};
   std::thread learns([&] {
@@ -557,14 +555,7 @@ TEST_CASE("An engine that begins learns of others that come and go meanwhile") {
   close(stop);
 }
 
-TEST_CASE("An engine whose supervisor ends does not wait for others") {
-  TestDirectory directory;
-  const std::string own = EngineDirectory(directory.path, "chat");
-  std::filesystem::create_directories(own);
-  const EngineChannel channel = MakeEngineChannel().value();
-  const auto pages = *EnginePages::Create();
-  const auto member =
-      EngineMember::Create(channel.engine, pages->fd(), own, std::chrono::minutes(1)).value();
+TEST_CASE_METHOD(StartingEngine, "An engine whose supervisor ends does not wait for others") {
   close(channel.supervisor);
   member->AwaitPeers([](const Received&) { FAIL("no peer was sent"); }, std::chrono::minutes(9));
   CHECK(member->Proceed([](const Received&) { FAIL("nothing was sent"); }, [] { return true; }));
