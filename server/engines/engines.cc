@@ -539,6 +539,8 @@ void Engines::DropPage(Engine& engine) {
   close(engine.page);
   engine.page = -1;
   for (auto& [number, other] : engines_) {
+    // One that starts gets the whole list behind the pages, for which it waits.
+    if (!other.reported_page) continue;
     other.peers_changed = true;
     Flush(other);
   }

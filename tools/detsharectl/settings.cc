@@ -205,7 +205,8 @@ std::string NoteOfNewTenant(const proto::Tenants& known, const std::string& name
   }
   return absl::StrCat("Note: tenant ", name, " had no settings before",
                       names.empty() ? "" : absl::StrCat(" (", absl::StrJoin(names, ", "), " have)"),
-                      ". Undo: detsharectl tenant unset ", name, "\n", HintAt(name, names));
+                      ". Undo: detsharectl tenant unset ", name.starts_with('-') ? "-- " : "", name,
+                      "\n", HintAt(name, names));
 }
 
 std::string TenantsJson(const proto::Tenants& tenants) {

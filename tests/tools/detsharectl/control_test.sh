@@ -100,6 +100,9 @@ says "tenant trian has no settings; these tenants have some: $(id -un)"
 expect 0 tenant set train --weight 3
 expect 0 tenant set trian --weight 3
 says '^Did you mean train?$'
+expect 0 tenant set --weight 3 -- -trian
+says 'Undo: detsharectl tenant unset -- -trian'
+expect 0 tenant unset -- -trian
 expect 0 tenant unset trian
 expect 1 tenant unset trian
 says '^Did you mean train?$'
