@@ -470,6 +470,7 @@ class GroupHold {
   virtual ~GroupHold() = default;
   // The hold lasts for this time from now on, whatever it lasted before. Cheap while it lasts;
   // otherwise begins a hold behind the work that was submitted before. The device bounds the time.
+  // With an error there is no hold: the driver does not bear one now, for instance.
   virtual absl::Status HoldFor(int64_t nanoseconds) = 0;
   // Ends the hold. It is over before work that is submitted after this call needs its resources.
   virtual void End() = 0;

@@ -21,7 +21,7 @@ std::string DurationText(int64_t nanoseconds) {
   return nanoseconds == 0 ? "-" : absl::FormatDuration(absl::Nanoseconds(nanoseconds));
 }
 
-std::string SizeText(uint64_t bytes) { return bytes == 0 ? "-" : text::Bytes(bytes); }
+std::string MemoryText(uint64_t bytes) { return bytes == 0 ? "-" : text::Bytes(bytes); }
 
 const proto::PolicyInfo* Find(const proto::Policies& policies, const std::string& name) {
   for (const proto::PolicyInfo& policy : policies.policies()) {
@@ -183,8 +183,8 @@ std::string TenantsText(const proto::Tenants& tenants, size_t width) {
                        : absl::StrCat(tenant.min_sms(), "..",
                                       tenant.max_sms() == 0 ? "" : absl::StrCat(tenant.max_sms())),
                DurationText(tenant.slo_latency_ns()), DurationText(tenant.slo_ttft_ns()),
-               DurationText(tenant.slo_tpot_ns()), SizeText(tenant.memory()),
-               SizeText(tenant.pinned_memory()),
+               DurationText(tenant.slo_tpot_ns()), MemoryText(tenant.memory()),
+               MemoryText(tenant.pinned_memory()),
                tenant.sessions() == 0 ? "-" : absl::StrCat(tenant.sessions()),
                tenant.devices() == 0 ? "-" : absl::StrCat(tenant.devices())});
   }

@@ -19,11 +19,9 @@ void HostRegistry::RemoveGpu(CudaContext& gpu) {
   std::erase(gpus_, &gpu);
 }
 
-absl::Status HostRegistry::ApartFromGraphs(CudaContext& context,
-                                           absl::FunctionRef<absl::Status()> change) {
+absl::Status HostRegistry::ApartFromGraphs(absl::FunctionRef<absl::Status()> change) {
   const ReaderMutexLock lock(&gpus_mutex_);
-  return context.ApartFromGraphs(
-      [&]() ABSL_SHARED_LOCKS_REQUIRED(gpus_mutex_) { return ApartFrom(0, change); });
+  return ApartFrom(0, change);
 }
 
 absl::Status HostRegistry::ApartFrom(size_t gpu, absl::FunctionRef<absl::Status()> change) {
@@ -55,7 +53,7 @@ absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& c
   for (;;) {
     std::optional<Old> old;
     const absl::Status status =
-        ApartFromGraphs(context, [&] { return TryRegister(context, address, bytes, &old); });
+        ApartFromGraphs([&] { return TryRegister(context, address, bytes, &old); });
     if (!old.has_value()) return status;
     // Unregistering drains the context. Without an idle moment it would hold the driver's lock and
     // wait for streams that wait for their clients, and those clients would wait for the lock.
@@ -116,7 +114,7 @@ void HostRegistry::Reclaim(CudaContext& context, uint64_t address, uint64_t seri
     return context.Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(address)),
                          "cuMemHostUnregister");
   };
-  ApartFromGraphs(context, unregister).IgnoreError();
+  ApartFromGraphs(unregister).IgnoreError();
 }
 
 }  // namespace detshare::cuda

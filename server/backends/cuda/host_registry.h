@@ -31,7 +31,8 @@ inline constexpr uint64_t kHostPieceBytes = 16ull << 20;
 class HostRegistry {
  public:
   // The GPU sees registered memory, also of other GPUs' sessions, until RemoveGpu(). So nothing is registered
-  // or unregistered beside its graphs with conditional nodes.
+  // or unregistered beside its graphs with conditional nodes. Call it before the GPU's sessions register
+  // memory.
   void AddGpu(CudaContext& gpu);
   void RemoveGpu(CudaContext& gpu);
 
@@ -58,7 +59,7 @@ class HostRegistry {
                            std::optional<Old>* old);
   void Reclaim(CudaContext& context, uint64_t address, uint64_t serial);
   // CudaContext::ApartFromGraphs() of all GPUs.
-  absl::Status ApartFromGraphs(CudaContext& context, absl::FunctionRef<absl::Status()> change);
+  absl::Status ApartFromGraphs(absl::FunctionRef<absl::Status()> change);
   // The same of the GPUs from this one on.
   absl::Status ApartFrom(size_t gpu, absl::FunctionRef<absl::Status()> change)
       ABSL_SHARED_LOCKS_REQUIRED(gpus_mutex_);
