@@ -98,7 +98,7 @@ struct alignas(128) ViewWords {
 // before it reads what the other does. A page of their own, because the GPU writes to it.
 struct alignas(4096) SliceWords {
   static constexpr size_t kGroups = 2;  // time-slice groups of a process
-  // Not 0 while the process changes a slice, or waits to do so.
+  // How many threads of the process change a slice or a context, or wait to do so.
   std::atomic<uint32_t> changing{0};
   // Threads that launch a graph with conditional nodes.
   std::atomic<uint32_t> entering{0};

@@ -55,13 +55,20 @@ absl::Status CudaContext::Check(CUresult result, const char* call) {
 absl::Status CudaContext::ApartFromGraphs(absl::FunctionRef<absl::Status()> change) {
   if (graph_gate == nullptr) return change();
   absl::Status status;
+  graph_gate->Change([&] { status = change(); });
+  return status;
+}
+
+absl::Status CudaContext::ApartFromOwnGraphs(absl::FunctionRef<absl::Status()> change) {
+  if (graph_gate == nullptr) return change();
+  absl::Status status;
   graph_gate->ChangeHere([&] { status = change(); });
   return status;
 }
 
 absl::Status CudaContext::RegisterPages(void* pages, size_t bytes) {
   Enter();
-  DETSHARE_RETURN_IF_ERROR(ApartFromGraphs([&] {
+  DETSHARE_RETURN_IF_ERROR(ApartFromOwnGraphs([&] {
     return Check(api.cuMemHostRegister(pages, bytes,
                                        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
                  "cuMemHostRegister");

@@ -50,9 +50,11 @@ class CudaContext {
   // end the context.
   absl::Status Check(CUresult result, const char* call);
 
-  // Calls `change` while no graph with conditional nodes of this process is in flight
-  // (GraphGate::ChangeHere), if the device has more than one group. Returns what it returns.
+  // Calls `change` while no graph with conditional nodes is in flight in any process (GraphGate::Change), if
+  // the device has more than one group. Returns what it returns.
   absl::Status ApartFromGraphs(absl::FunctionRef<absl::Status()> change);
+  // The same for the graphs of this process (GraphGate::ChangeHere).
+  absl::Status ApartFromOwnGraphs(absl::FunctionRef<absl::Status()> change);
 
   // Lets the GPU read and write pages of host memory, at their own addresses.
   absl::Status RegisterPages(void* pages, size_t bytes);

@@ -20,25 +20,44 @@ bool InFlight(const SliceWords& words) {
   return false;
 }
 
-// The changes of its process that this thread makes now, the latest first: one for each GPU at most.
-struct OwnChange {
-  const GraphGate* gate;
-  const OwnChange* before;
-};
-thread_local const OwnChange* t_changes = nullptr;
+// A change that this thread makes now, counted in `changing`: of each kind one for each GPU at most.
+class OwnChange {
+ public:
+  explicit OwnChange(std::atomic<uint32_t>& changing) : changing_(changing), before_(latest_) {
+    latest_ = this;
+    // Sequentially consistent: it is published before the caller looks for graphs. Enter() publishes the
+    // launch before it looks for changes.
+    changing_.fetch_add(1);
+  }
+  ~OwnChange() {
+    changing_.fetch_sub(1);
+    latest_ = before_;
+  }
+  OwnChange(const OwnChange&) = delete;
+  OwnChange& operator=(const OwnChange&) = delete;
 
-bool ThreadChanges(const GraphGate* gate) {
-  const OwnChange* change = t_changes;
-  while (change != nullptr && change->gate != gate) change = change->before;
-  return change != nullptr;
-}
+  // Whether this thread makes one that is counted there.
+  static bool Any(const std::atomic<uint32_t>& changing) {
+    const OwnChange* change = latest_;
+    while (change != nullptr && &change->changing_ != &changing) change = change->before_;
+    return change != nullptr;
+  }
+  static bool OthersChange(const std::atomic<uint32_t>& changing) {
+    return changing.load() > (Any(changing) ? 1U : 0U);
+  }
+
+ private:
+  static thread_local const OwnChange* latest_;
+  std::atomic<uint32_t>& changing_;
+  const OwnChange* const before_;
+};
+thread_local const OwnChange* OwnChange::latest_ = nullptr;
 
 }  // namespace
 
 bool GraphGate::Enter(int64_t waited) {
   own_.entering.fetch_add(1);
-  const uint32_t own_changes = ThreadChanges(this) ? 1 : 0;
-  const bool here = waited < kMaxChange && changing_here_.load() > own_changes;
+  const bool here = waited < kMaxChange && OwnChange::OthersChange(changing_here_);
   if (!here && !Any(/*everywhere=*/true, kChanges, waited, kMaxChange)) {
     if (refused_here_.load()) refused_here_.store(false);
     return true;
@@ -61,23 +80,18 @@ void GraphGate::EndHolds() {
 }
 
 void GraphGate::Change(absl::FunctionRef<void()> change) {
-  const MutexLock lock(&changing_);
-  own_.changing.store(1);
+  if (OwnChange::Any(own_.changing)) return change();
+  const OwnChange own(own_.changing);
   Await(/*everywhere=*/true);
   change();
-  own_.changing.store(0);
 }
 
 void GraphGate::ChangeHere(absl::FunctionRef<void()> change) {
-  if (ThreadChanges(this)) return change();
+  if (OwnChange::Any(own_.changing) || OwnChange::Any(changing_here_)) return change();
   AwaitRefused();
-  const OwnChange own{this, t_changes};
-  t_changes = &own;
-  changing_here_.fetch_add(1);
+  const OwnChange own(changing_here_);
   Await(/*everywhere=*/false);
   change();
-  changing_here_.fetch_sub(1);
-  t_changes = own.before;
 }
 
 void GraphGate::AwaitRefused() const {
@@ -95,7 +109,7 @@ void GraphGate::Await(bool everywhere) {
 bool GraphGate::Any(bool everywhere, Obstacle obstacle, int64_t waited, int64_t max) {
   bool any = false;
   const auto look = [&](uint64_t id, const SliceWords& words) {
-    if (obstacle == kGraphs ? !InFlight(words) : words.changing.load() == 0) return;
+    if (obstacle == kGraphs ? !InFlight(words) : !OwnChange::OthersChange(words.changing)) return;
     const MutexLock lock(&mutex_);
     int64_t& until = ignored_until_[{id, obstacle}];
     const int64_t now = clock_.NowNanoseconds();

@@ -3,9 +3,9 @@
 //
 //     what                                                        | graphs of
 //     ------------------------------------------------------------+--------------------------------
-//     a time slice changes, or a context is destroyed: Change()   | all processes of the daemon
-//     a context gets more local memory or another limit, or host
-//     memory is registered or unregistered: ChangeHere()          | this process, in both groups
+//     a time slice changes, a context is destroyed, or it gets
+//     more local memory or another limit: Change()                | all processes of the daemon
+//     host memory is registered or unregistered: ChangeHere()     | this process, in both groups
 //     a hold runs (cuda_hold.h): Closed(), EndHolds()             | the urgent group of this process
 //
 // Otherwise the driver (580, H200) ends the context with CUDA_ERROR_LAUNCH_FAILED, also if a slice is that
@@ -49,7 +49,7 @@ class GraphGate {
   GraphGate& operator=(const GraphGate&) = delete;
 
   // Lets a graph with conditional nodes be launched, until Leave(). False: something changes now, and not
-  // by this thread's ChangeHere(). The caller has waited for `waited` nanoseconds, and calls again.
+  // by this thread. The caller has waited for `waited` nanoseconds, and calls again.
   bool Enter(int64_t waited);
   // The launch is made, or will not be.
   void Leave() { own_.entering.fetch_sub(1); }
@@ -60,10 +60,12 @@ class GraphGate {
   uint64_t Count(size_t group);
   const std::atomic<uint64_t>& ended(size_t group) const { return own_.ended[group]; }
 
-  // Waits until no graph with conditional nodes is in flight in any process, and calls `change`.
+  // Waits until no graph with conditional nodes is in flight in any process, and calls `change`, which may
+  // change again, and Enter(). Several threads may change at a time: one that drains a context takes as long
+  // as the context's kernels.
   void Change(absl::FunctionRef<void()> change);
-  // The same for the graphs of this process. `change` may call it again, and Enter(), but not Change().
-  // Several threads may change at a time: one that drains a context takes as long as the context's kernels.
+  // The same for the graphs of this process. A launch that waits for one such change is made before the
+  // next: a program may register memory again and again.
   void ChangeHere(absl::FunctionRef<void()> change);
 
   // Whether a graph of the group is in flight, or any is being launched. Sequentially consistent: a hold
@@ -91,8 +93,7 @@ class GraphGate {
   const size_t device_;
   const Clock& clock_;
   std::function<bool()> end_holds_;  // null: there are none
-  Mutex changing_;                   // one Change() at a time; before mutex_
-  // As SliceWords::changing, for the graphs of this process: how many threads change.
+  // As SliceWords::changing, for ChangeHere().
   std::atomic<uint32_t> changing_here_{0};
   // A launch waits for a ChangeHere(), and none has been let in since. Tells further changes to wait:
   // between two changes of one thread the launch would hardly find the gate open.

@@ -19,14 +19,14 @@ void HostRegistry::RemoveGpu(CudaContext& gpu) {
   std::erase(gpus_, &gpu);
 }
 
-absl::Status HostRegistry::ApartFromGraphs(absl::FunctionRef<absl::Status()> change) {
+absl::Status HostRegistry::ApartFromOwnGraphs(absl::FunctionRef<absl::Status()> change) {
   const ReaderMutexLock lock(&gpus_mutex_);
   return ApartFrom(0, change);
 }
 
 absl::Status HostRegistry::ApartFrom(size_t gpu, absl::FunctionRef<absl::Status()> change) {
   if (gpu == gpus_.size()) return change();
-  return gpus_[gpu]->ApartFromGraphs(
+  return gpus_[gpu]->ApartFromOwnGraphs(
       [&]() ABSL_SHARED_LOCKS_REQUIRED(gpus_mutex_) { return ApartFrom(gpu + 1, change); });
 }
 
@@ -53,7 +53,7 @@ absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& c
   for (;;) {
     std::optional<Old> old;
     const absl::Status status =
-        ApartFromGraphs([&] { return TryRegister(context, address, bytes, &old); });
+        ApartFromOwnGraphs([&] { return TryRegister(context, address, bytes, &old); });
     if (!old.has_value()) return status;
     // Unregistering drains the context. Without an idle moment it would hold the driver's lock and
     // wait for streams that wait for their clients, and those clients would wait for the lock.
@@ -114,7 +114,7 @@ void HostRegistry::Reclaim(CudaContext& context, uint64_t address, uint64_t seri
     return context.Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(address)),
                          "cuMemHostUnregister");
   };
-  ApartFromGraphs(unregister).IgnoreError();
+  ApartFromOwnGraphs(unregister).IgnoreError();
 }
 
 }  // namespace detshare::cuda

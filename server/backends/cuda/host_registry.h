@@ -58,15 +58,15 @@ class HostRegistry {
   absl::Status TryRegister(CudaContext& context, uint64_t address, uint64_t bytes,
                            std::optional<Old>* old);
   void Reclaim(CudaContext& context, uint64_t address, uint64_t serial);
-  // CudaContext::ApartFromGraphs() of all GPUs.
-  absl::Status ApartFromGraphs(absl::FunctionRef<absl::Status()> change);
+  // CudaContext::ApartFromOwnGraphs() of all GPUs.
+  absl::Status ApartFromOwnGraphs(absl::FunctionRef<absl::Status()> change);
   // The same of the GPUs from this one on.
   absl::Status ApartFrom(size_t gpu, absl::FunctionRef<absl::Status()> change)
       ABSL_SHARED_LOCKS_REQUIRED(gpus_mutex_);
 
   SharedMutex gpus_mutex_;  // readers change something
   std::vector<CudaContext*> gpus_ ABSL_GUARDED_BY(gpus_mutex_);
-  Mutex mutex_;  // behind ApartFromGraphs()
+  Mutex mutex_;  // behind ApartFromOwnGraphs()
   std::map<uint64_t, Registration> registrations_ ABSL_GUARDED_BY(mutex_);  // by address
   uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
 };

@@ -284,6 +284,29 @@ TEST_CASE("A thread may change on several GPUs at a time, and then again on each
   CHECK(changed == 2);
 }
 
+TEST_CASE_METHOD(Processes, "Who changes for all processes may launch graphs, and change again") {
+  bool changed = false, refused = false;
+  first.gate.Change([&] {
+    std::thread([&] { refused = !second.gate.Enter(0); }).join();
+    first.Launch();
+    first.End();
+    first.gate.ChangeHere([&] { first.gate.Change([&] { changed = true; }); });
+    first.Launch();
+    first.End();
+  });
+  CHECK(changed);
+  CHECK(refused);
+  CHECK(second.gate.Enter(0));
+}
+
+TEST_CASE_METHOD(Processes, "A change of all processes that takes long keeps no slice waiting") {
+  first.gate.Change([&] {
+    Changing slice(first.gate);
+    slice.AwaitBegin();
+    CHECK_FALSE(first.gate.Enter(0));
+  });
+}
+
 TEST_CASE_METHOD(Processes, "A slice may change beside a change of the process") {
   Changing slice(first.gate);
   slice.AwaitBegin();
