@@ -3,6 +3,9 @@
 // A device may keep host memory registered for a while after it was unmapped, because removing a
 // registration waits for everything that runs. Until then, new memory that the kernel puts at the
 // same address cannot be registered.
+//
+// The first address differs from process to process. Kernels of all sessions in the process can write to this
+// memory, so it must not lie where a wrong pointer of a program is likely to point: natively that is a fault.
 #pragma once
 
 #include <sys/mman.h>
@@ -11,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <random>
 
 namespace detshare {
 
@@ -23,7 +27,8 @@ inline void* FreshAddress(uint64_t bytes) {
   // After these it starts again.
   constexpr uint64_t kBytes = uint64_t{4} << 40;
   constexpr uint64_t kAlignment = 2 << 20;
-  static std::atomic<uint64_t> used{0};  // relaxed: each caller only needs a number of its own
+  // Relaxed: each caller only needs a number of its own.
+  static std::atomic<uint64_t> used{std::random_device{}() % (kBytes / kAlignment) * kAlignment};
   const uint64_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const uint64_t offset = used.fetch_add(whole, std::memory_order_relaxed) % kBytes;
   return reinterpret_cast<void*>(fresh_window_base + offset);
