@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "server/base/logging.h"
+#include "server/services/settings_store.h"
 
 namespace detshare {
 
@@ -47,6 +49,20 @@ void KnownDevices::AddTo(proto::Status* status) const {
   const MutexLock lock(&mutex_);
   status->set_backend(known_.backend());
   *status->mutable_devices() = known_.devices();
+}
+
+absl::Status KnownDevices::Check(const proto::TenantSetting& setting) const {
+  int sms = 0;
+  size_t devices = 0;
+  {
+    const MutexLock lock(&mutex_);
+    for (const proto::DeviceStatus& device : known_.devices())
+      sms = std::max(sms, device.sm_count());
+    devices = static_cast<size_t>(known_.devices_size());
+  }
+  if (devices == 0) return absl::OkStatus();
+  DETSHARE_RETURN_IF_ERROR(ToTenant(setting, sms).status());
+  return ToQuota(setting, devices).status();
 }
 
 void KnownDevices::Run() {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/admin.pb.h"
 #include "proto/mutex.h"
@@ -41,6 +42,9 @@ class KnownDevices {
   // Adds backend and devices to a status without devices. Nobody uses them, as far as the supervisor
   // knows. Without a reply to the last question, their state says so.
   void AddTo(proto::Status* status) const;
+  // Returns InvalidArgument, for the operator, if a tenant's setting names more devices or SMs than the
+  // host has. OkStatus if the devices are not known yet.
+  absl::Status Check(const proto::TenantSetting& setting) const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -204,6 +204,8 @@ grpc::ServerUnaryReactor* SupervisorService::SetTenant(grpc::CallbackServerConte
   if (absl::Status allowed = identity_.MayAdminister(*peer); !allowed.ok())
     return FinishUnary(context, allowed);
   return Finish(context, [this, context, setting, in_force, peer = *peer]() -> absl::Status {
+    // Engines check this themselves, but perhaps none runs.
+    DETSHARE_RETURN_IF_ERROR(devices_.Check(*setting));
     DETSHARE_ASSIGN_OR_RETURN(*in_force, settings_.SetTenant(*setting));
     DETSHARE_RETURN_IF_ERROR(InForce(engines_.SetTenant(*setting), context));
     LogInfo("settings of tenant ", in_force->name(), ": ", ChangeText(*in_force), " (", Who(peer),

@@ -104,5 +104,25 @@ TEST_CASE("The end does not wait for a reply") {
   SUCCEED();
 }
 
+TEST_CASE("A tenant's setting names no more devices or SMs than the host has") {
+  KnownDevices devices([](const std::atomic<bool>&) { return OneDevice("asked"); }, kShort);
+  proto::TenantSetting setting;
+  setting.set_name("t");
+  setting.set_devices(99);
+  CHECK(devices.Check(setting).ok());  // nobody knows yet
+  proto::Status status = OneDevice("used");
+  status.mutable_devices(0)->set_sm_count(8);
+  *status.add_devices() = status.devices(0);
+  status.mutable_devices(1)->set_sm_count(132);
+  devices.Note(status);
+  CHECK(devices.Check(setting).message() ==
+        "tenant t: the number of devices is 0 (all) to 2, which this host has");
+  setting.set_devices(2);
+  setting.set_max_sms(132);
+  CHECK(devices.Check(setting).ok());
+  setting.set_max_sms(133);
+  CHECK(absl::IsInvalidArgument(devices.Check(setting)));
+}
+
 }  // namespace
 }  // namespace detshare
