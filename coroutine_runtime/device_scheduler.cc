@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "coroutine_runtime/device.h"
@@ -167,10 +168,12 @@ absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(
   DETSHARE_RETURN_IF_ERROR(policy->Check(tenants));
   std::unique_ptr<DeviceScheduler> scheduler(
       new DeviceScheduler(device, std::move(policy), std::move(tenants), clock, options));
+  std::vector<policy::SmRange> missing;
   {
     const MutexLock lock(&scheduler->mutex_);
-    DETSHARE_RETURN_IF_ERROR(scheduler->MakePartitions(*scheduler->policy_, scheduler->tenants_));
+    missing = scheduler->MissingRanges(*scheduler->policy_, scheduler->tenants_);
   }
+  DETSHARE_RETURN_IF_ERROR(scheduler->MakePartitions(missing));
   if (options.own_thread) {
     DeviceScheduler* const self = scheduler.get();
     scheduler->thread_ = std::thread([self] { self->Run(); });
@@ -189,8 +192,8 @@ void DeviceScheduler::NotePeers() {
   wake_.WakeNow();
 }
 
-absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,
-                                             const std::vector<policy::Tenant>& tenants) {
+std::vector<policy::SmRange> DeviceScheduler::MissingRanges(
+    const policy::Policy& policy, const std::vector<policy::Tenant>& tenants) const {
   const policy::DeviceShape shape = ShapeOf(device_);
   std::vector<policy::SmRange> wanted = policy.Partitions(shape, tenants);
   if (options_.standard_partitions && policy.Watches()) {
@@ -202,16 +205,22 @@ absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,
     wanted.push_back(shape.Groups(0, half));
     wanted.push_back(shape.Groups(half, shape.groups()));
   }
-  for (const policy::SmRange& range : wanted) {
-    if (range.whole() || std::find(ranges_.begin(), ranges_.end(), range) != ranges_.end())
-      continue;
-    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition,
-                              device_.CreatePartition(range.first, range.count));
+  std::erase_if(wanted, [this](const policy::SmRange& range) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return range.whole() || std::find(ranges_.begin(), ranges_.end(), range) != ranges_.end();
+  });
+  return wanted;
+}
+
+absl::Status DeviceScheduler::MakePartitions(const std::vector<policy::SmRange>& ranges) {
+  for (const policy::SmRange& range : ranges) {
     auto place = std::make_unique<Place>();
+    DETSHARE_ASSIGN_OR_RETURN(place->owned, device_.CreatePartition(range.first, range.count));
     place->range = range;
-    place->owned = std::move(partition);
     place->partition = place->owned.get();
     place->name = NameOfRange(range);
+    const MutexLock lock(&mutex_);
+    // The policy may have named it twice, or another thread has made it meanwhile.
+    if (std::find(ranges_.begin(), ranges_.end(), range) != ranges_.end()) continue;
     places_.push_back(std::move(place));
     ranges_.push_back(range);
   }
@@ -428,45 +437,45 @@ void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutin
 }
 
 absl::Status DeviceScheduler::SetPolicy(std::unique_ptr<policy::Policy> policy) {
-  {
-    const MutexLock lock(&mutex_);
-    DETSHARE_RETURN_IF_ERROR(policy->Check(tenants_));
-    DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy, tenants_));
-    policy_ = std::move(policy);
-    Decide();
-  }
-  wake_.WakeNow();
-  return absl::OkStatus();
+  return Replace(std::move(policy), std::nullopt);
 }
 
 absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
-  {
-    const MutexLock lock(&mutex_);
-    DETSHARE_RETURN_IF_ERROR(policy_->Check(tenants));
-    DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy_, tenants));
-    tenants_ = std::move(tenants);
-    for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
-    for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
-    Decide();
-  }
-  wake_.WakeNow();
-  return absl::OkStatus();
+  return Replace(/*policy=*/nullptr, std::move(tenants));
 }
 
 absl::Status DeviceScheduler::SetPolicyAndTenants(std::unique_ptr<policy::Policy> policy,
                                                   std::vector<policy::Tenant> tenants) {
-  {
-    const MutexLock lock(&mutex_);
-    DETSHARE_RETURN_IF_ERROR(policy->Check(tenants));
-    DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy, tenants));
-    policy_ = std::move(policy);
-    tenants_ = std::move(tenants);
-    for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
-    for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
-    Decide();
+  return Replace(std::move(policy), std::move(tenants));
+}
+
+absl::Status DeviceScheduler::Replace(std::unique_ptr<policy::Policy> policy,
+                                      std::optional<std::vector<policy::Tenant>> tenants) {
+  for (;;) {
+    std::vector<policy::SmRange> missing;
+    {
+      const MutexLock lock(&mutex_);
+      const policy::Policy& next = policy != nullptr ? *policy : *policy_;
+      const std::vector<policy::Tenant>& next_tenants = tenants.has_value() ? *tenants : tenants_;
+      DETSHARE_RETURN_IF_ERROR(next.Check(next_tenants));
+      missing = MissingRanges(next, next_tenants);
+      if (missing.empty()) {
+        if (policy != nullptr) policy_ = std::move(policy);
+        if (tenants.has_value()) TakeTenants(*std::move(tenants));
+        Decide();
+        break;
+      }
+    }
+    DETSHARE_RETURN_IF_ERROR(MakePartitions(missing));
   }
   wake_.WakeNow();
   return absl::OkStatus();
+}
+
+void DeviceScheduler::TakeTenants(std::vector<policy::Tenant> tenants) {
+  tenants_ = std::move(tenants);
+  for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
+  for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
 }
 
 // ---- traces

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -93,7 +94,8 @@ class DeviceScheduler {
   void Cooperate(policy::CoroutineId one, policy::CoroutineId other);
 
   // Replaces the policy, or the tenants' settings. Creates the partitions that are missing, which
-  // drains the device, and keeps all existing ones. If the call fails, nothing changes.
+  // drains the device, and keeps all existing ones. The former policy and settings are in force until
+  // then. If the call fails, they stay so.
   absl::Status SetPolicy(std::unique_ptr<policy::Policy> policy);
   absl::Status SetTenants(std::vector<policy::Tenant> tenants);
   // Replaces both at once, for a policy and tenants that do not fit the current tenants and policy.
@@ -141,9 +143,18 @@ class DeviceScheduler {
   DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
                   std::vector<policy::Tenant> tenants, const Clock& clock, Options options);
 
-  absl::Status MakePartitions(const policy::Policy& policy,
-                              const std::vector<policy::Tenant>& tenants)
+  // The partitions that the policy wants for the tenants, and that do not exist.
+  std::vector<policy::SmRange> MissingRanges(const policy::Policy& policy,
+                                             const std::vector<policy::Tenant>& tenants) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // May wait for the device, for ever if a kernel does not end. So it holds no lock meanwhile.
+  absl::Status MakePartitions(const std::vector<policy::SmRange>& ranges)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Null or no value: stays.
+  absl::Status Replace(std::unique_ptr<policy::Policy> policy,
+                       std::optional<std::vector<policy::Tenant>> tenants)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void TakeTenants(std::vector<policy::Tenant> tenants) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Decide() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish(Entry& entry, const policy::Grant& grant, bool followed, bool yields)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -91,6 +91,50 @@ TEST_CASE_METHOD(
   CHECK_FALSE(scheduler->StateOf(2, &state));
 }
 
+TEST_CASE_METHOD(Fixture,
+                 "While the device makes a partition, sessions come, go and get decisions") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  auto next = std::make_unique<ScriptedPolicy>();
+  next->ranges = {{8, 8}};
+  device.before_partition = [&](int) {
+    // The former policy is in force.
+    ScheduledSession two(device, *pool, *scheduler, 2);
+    CHECK(policy->seen.size() == 2);
+    CHECK(scheduler->Partitions().size() == 1);
+  };
+  REQUIRE(scheduler->SetPolicy(std::move(next)).ok());
+  CHECK(scheduler->Partitions().size() == 2);
+}
+
+TEST_CASE_METHOD(Fixture, "A policy that comes while the device makes a partition gets its own") {
+  Make({});
+  auto slow = std::make_unique<ScriptedPolicy>(), quick = std::make_unique<ScriptedPolicy>();
+  slow->ranges = {{8, 8}, {8, 8}};
+  quick->ranges = {{0, 8}, {8, 8}};
+  device.before_partition = [&](int first) {
+    if (first == 8 && quick != nullptr) REQUIRE(scheduler->SetPolicy(std::move(quick)).ok());
+  };
+  REQUIRE(scheduler->SetPolicy(std::move(slow)).ok());
+  const auto views = scheduler->Partitions();
+  REQUIRE(views.size() == 3);
+  CHECK(views[1].first_sm == 0);
+  CHECK(views[2].first_sm == 8);
+}
+
+TEST_CASE_METHOD(Fixture, "A policy whose partition the device refuses does not come into force") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  const int asked = policy->asked;
+  auto next = std::make_unique<ScriptedPolicy>();
+  next->ranges = {{8, 8}};
+  device.refuses_partitions = true;
+  CHECK_FALSE(scheduler->SetPolicy(std::move(next)).ok());
+  CHECK(scheduler->Partitions().size() == 1);
+  ScheduledSession two(device, *pool, *scheduler, 2);
+  CHECK(policy->asked == asked + 1);
+}
+
 TEST_CASE("Policy static runs on the partitions that it announced") {
   FakeDevice device;
   ManualClock clock;

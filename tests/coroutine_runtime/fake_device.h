@@ -193,6 +193,8 @@ class FakeDevice : public Device {
     properties_.preemption.latency_ns = latency_ns;
   }
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override {
+    if (before_partition) before_partition(first);
+    if (refuses_partitions) return absl::UnavailableError("the test refuses partitions");
     return std::make_unique<FakePartition>(*this, first, count);
   }
   absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override {
@@ -282,6 +284,8 @@ class FakeDevice : public Device {
   int queues_made = 0;
   int calls = 0;  // of records and waits of markers
   int64_t now = 0;
+  std::function<void(int first)> before_partition;  // called while a partition is made
+  bool refuses_partitions = false;
   bool runs_at_once = false;        // runs everything whenever a fence is queued or a marker asked
   bool compares_groups = true;      // knows the time between markers of two time-slice groups
   int cooperative_limit = 1 << 30;  // the limit of blocks of a cooperative launch, for each SM of
