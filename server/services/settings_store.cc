@@ -348,17 +348,22 @@ SettingsStore::SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAcc
       file_(std::move(file)),
       readers_(readers),
       current_(std::make_unique<proto::Settings>(initial)),
-      configured_(std::make_unique<proto::Settings>(initial)) {}
+      configured_(std::make_unique<proto::Settings>(initial)),
+      published_(std::make_unique<proto::Settings>(initial)) {}
 
 SettingsStore::~SettingsStore() = default;
 
 proto::Settings SettingsStore::current() const {
-  const MutexLock lock(&mutex_);
-  return *current_;
+  const MutexLock lock(&published_mutex_);
+  return *published_;
 }
 
 void SettingsStore::Become(proto::Settings settings) {
   *current_ = std::move(settings);
+  {
+    const MutexLock lock(&published_mutex_);
+    *published_ = *current_;
+  }
   if (changed_) changed_();
 }
 

@@ -66,6 +66,7 @@ class SettingsStore {
                 const proto::Settings& initial, std::string file, gid_t readers = 0);
   ~SettingsStore();
 
+  // Does not wait for a change, which may wait for a device.
   proto::Settings current() const;
   // Calls `changed` after each change of what is in force. `changed` neither waits nor calls this
   // object. Called before other threads use this object.
@@ -156,6 +157,9 @@ class SettingsStore {
   const std::unique_ptr<proto::Settings> current_ ABSL_PT_GUARDED_BY(mutex_);
   // The configuration's, as Replace() got them.
   const std::unique_ptr<proto::Settings> configured_ ABSL_PT_GUARDED_BY(mutex_);
+  // As current_, for current().
+  mutable Mutex published_mutex_;  // after mutex_
+  const std::unique_ptr<proto::Settings> published_ ABSL_PT_GUARDED_BY(published_mutex_);
   bool written_ ABSL_GUARDED_BY(mutex_) = true;  // the file has current_
   // What TakeBack() puts in force; null: nothing.
   std::unique_ptr<proto::Settings> before_ ABSL_GUARDED_BY(mutex_) ABSL_PT_GUARDED_BY(mutex_);

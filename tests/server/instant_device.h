@@ -15,6 +15,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -263,6 +264,7 @@ class InstantDevice final : public Device {
   const DeviceProperties& properties() const override { return properties_; }
   Partition& whole() override { return whole_; }
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int, int) override {
+    for (; holds_partitions.load(); std::this_thread::yield()) asked_for_partition = true;
     if (!makes_partitions.load()) return absl::ResourceExhaustedError("full");
     return std::make_unique<InstantPartition>();
   }
@@ -342,6 +344,8 @@ class InstantDevice final : public Device {
   std::atomic<int> spaces{0}, libraries{0};  // how many exist
   std::atomic<uint64_t> conditions{0};
   std::atomic<bool> makes_partitions{true}, makes_markers{true};
+  // While the first is true, a thread that makes a partition sets the second, and waits.
+  std::atomic<bool> holds_partitions{false}, asked_for_partition{false};
   std::atomic<uint64_t> unusable{0};  // bytes that memory() reports as free and no space gets
   std::atomic<bool> lost{false};
   std::atomic<bool> busy{false};  // the result for all spaces; their work is always complete

@@ -1,10 +1,12 @@
 // Settings of a running daemon, through the service and across a replacement of the daemon.
 #include "server/services/settings_store.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "server/access/identity.h"
 #include "tests/server/daemon_fixture.h"
@@ -501,6 +503,36 @@ TEST_CASE("A policy that one device cannot have is in force on none") {
   REQUIRE(set_percent("b", 50).ok());
   CHECK(settings.SetPolicy(shares).ok());
   CHECK_FALSE(set_percent("b", 80).ok());
+}
+
+TEST_CASE("While a device makes a partition, sessions open and the operator gets the status") {
+  TestDaemon daemon;
+  TestClient operator_client(daemon.socket()), program(daemon.socket());
+  proto::TenantSetting tenant;
+  // Their partitions are not among those that a device has from the beginning.
+  tenant.set_name("a");
+  tenant.set_sm_percent(25);
+  REQUIRE(Set(operator_client, tenant).ok());
+  tenant.set_name("b");
+  tenant.set_sm_percent(50);
+  REQUIRE(Set(operator_client, tenant).ok());
+  InstantDevice& device = *daemon.devices[0];
+  device.holds_partitions = true;
+  std::atomic<bool> set{false};
+  std::thread setting([&] {
+    proto::PolicySetting shares;
+    shares.set_name("static");
+    set = daemon.daemon->settings().SetPolicy(shares).ok();
+  });
+  while (!device.asked_for_partition) std::this_thread::yield();
+  CHECK(program.Open());
+  CHECK(StatusOf(operator_client).policy() == "auto");
+  CHECK(StatusOf(operator_client).sessions_size() == 1);
+  CHECK(Tenants(operator_client).tenants_size() == 2);
+  device.holds_partitions = false;
+  setting.join();
+  CHECK(set);
+  CHECK(StatusOf(operator_client).policy() == "static");
 }
 
 TEST_CASE("The number of tenants is bounded") {
