@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
@@ -11,10 +10,14 @@
 #include "coroutine_runtime/fresh_address.h"
 #include "policy/config/config_file.h"
 #include "policy/status_macros.h"
+#include "proto/command_line.h"
+#include "proto/ring_abi.h"
 #include "proto/version.h"
 
 namespace detshare {
 namespace {
+
+constexpr int kUsageExit = 2;  // for a command line that is not valid
 
 // Adds a flag for each setting that has one.
 void AddSettings(CLI::App& app, Flags& flags) {
@@ -125,13 +128,9 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags* flags) {
                  "policy says, to verify that results do not depend on it [0: never]")
       ->type_name("N");
   AddAddressWindows(app, flags->server.windows);
-  bool version = false;
-  app.add_flag("--version", version, "Print the version");
   AddInternalFlags(app, *flags);
-  CLI11_PARSE(app, argc, argv);
-  if (!version) return std::nullopt;
-  std::cout << "detshared " << kVersion << " (ABI " << kAbiVersion << ")\n";
-  return 0;
+  return ParseCommandLine(app, {argv + 1, argv + argc}, kUsageExit,
+                          absl::StrCat(kVersion, " (ABI ", kAbiVersion, ")"));
 }
 
 absl::StatusOr<Config> ReadConfiguration(const Flags& flags, std::string* text) {

@@ -17,8 +17,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "proto/command_line.h"
 #include "tools/bench/driver_measure.h"
-#include "tools/text/command_line.h"
 
 namespace detshare::bench {
 namespace {
@@ -179,7 +179,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"soft", "cuda"}));
   app.add_flag("--json", options.json, "print JSON");
   if (const std::optional<int> code =
-          detshare::text::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
+          detshare::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
     return *code;
   }
   options.measure.bulk_bytes = bulk_mib << 20;

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "proto/command_line.h"
 #include "tools/detshare/execute.h"
 #include "tools/detshare/launch.h"
-#include "tools/text/command_line.h"
 
 namespace {
 
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
   }
   arguments.resize(program);
   if (const std::optional<int> code =
-          detshare::text::ParseCommandLine(app, arguments, detshare::tools::kExitLauncher)) {
+          detshare::ParseCommandLine(app, arguments, detshare::tools::kExitLauncher)) {
     return *code;
   }
   if (options.command.empty()) {

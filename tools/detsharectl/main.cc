@@ -17,6 +17,7 @@
 
 #include "policy/config/config_text.h"
 #include "proto/admin.grpc.pb.h"
+#include "proto/command_line.h"
 #include "tools/detshare/launch.h"
 #include "tools/detsharectl/api.h"
 #include "tools/detsharectl/cdi.h"
@@ -32,7 +33,6 @@
 #include "tools/detsharectl/top.h"
 #include "tools/detsharectl/trace.h"
 #include "tools/detsharectl/verify.h"
-#include "tools/text/command_line.h"
 #include "tools/text/table.h"
 
 extern char** environ;
@@ -527,7 +527,7 @@ void AddEvents(CLI::App& app, Options& options, Action& action) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
   events->add_option("--session", what.session, "Show only events of this session")
-      ->check(text::NotNegative())
+      ->check(NotNegative())
       ->type_name("SESSION");
   events->add_option("--tenant", what.tenant, "Show only events of this tenant")
       ->type_name("TENANT");
@@ -550,7 +550,7 @@ void AddTop(CLI::App& app, Options& options, Action& action) {
       app.add_subcommand("top", "Show how much each session uses the devices, refreshed");
   top->add_option("--seconds", options.top.seconds, "Time between two readings, 0.1 to 3600")
       ->capture_default_str()
-      ->check(text::NumberIn(0.1, 3600).description(""))
+      ->check(NumberIn(0.1, 3600).description(""))
       ->type_name("SECONDS");
   top->add_option(
          "--sort", options.top.sort,
@@ -576,7 +576,7 @@ void AddTrace(CLI::App& app, Options& options, Action& action) {
       ->required();
   trace->add_option("--seconds", options.trace.seconds, "Length of the trace, 0.05 to 600")
       ->capture_default_str()
-      ->check(text::NumberIn(0.05, 600).description(""))
+      ->check(NumberIn(0.05, 600).description(""))
       ->type_name("SECONDS");
   trace->final_callback([&] {
     action = [&] {
@@ -655,9 +655,8 @@ int Main(int argc, char** argv) {
   doctor->footer(
       "Exit codes: 0: no error; 1: there is an error. Findings that need root are \"unknown\" for "
       "other users.");
-  text::RefuseEmptyValues(app);
-  if (const std::optional<int> code = text::ParseCommandLine(app, arguments, kExitUsage))
-    return *code;
+  RefuseEmptyValues(app);
+  if (const std::optional<int> code = ParseCommandLine(app, arguments, kExitUsage)) return *code;
   if (options.json && app.get_subcommand("trace")->parsed())
     return Usage(absl::InvalidArgumentError(
         "trace writes JSON to the file of --out, and prints none: leave --json out"));
@@ -690,5 +689,5 @@ int Main(int argc, char** argv) {
 }  // namespace detshare::ctl
 
 int main(int argc, char** argv) {
-  return detshare::text::EndOutput("detsharectl", detshare::ctl::Main(argc, argv));
+  return detshare::EndOutput("detsharectl", detshare::ctl::Main(argc, argv));
 }

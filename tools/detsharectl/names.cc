@@ -9,9 +9,9 @@
 #include <set>
 
 #include "proto/admin.grpc.pb.h"
+#include "proto/command_line.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "tools/detsharectl/daemon.h"
-#include "tools/text/command_line.h"
 
 namespace detshare::ctl {
 namespace {
@@ -78,7 +78,7 @@ std::vector<std::string> NamesOf(const std::string& kind, const std::string& soc
 
 std::string HintAt(const std::string& name, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return "";
-  const std::string meant = text::DidYouMean(name, known);
+  const std::string meant = DidYouMean(name, known);
   return meant.empty() ? "" : "Did you mean " + meant + "?\n";
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/command_line.h"
 #include "tools/containers/injection.h"
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/kubelet_link.h"
@@ -20,7 +21,6 @@
 #include "tools/kubernetes/pod_owners.h"
 #include "tools/kubernetes/share_service.h"
 #include "tools/kubernetes/shares.h"
-#include "tools/text/command_line.h"
 
 namespace detshare::kubernetes {
 namespace {
@@ -173,7 +173,7 @@ int main(int argc, char** argv) {
   CLI::App app("Offers shares of a host's GPUs to Kubernetes.", "detshare-device-plugin");
   detshare::kubernetes::AddFlags(app, flags);
   if (const std::optional<int> code =
-          detshare::text::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
+          detshare::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
     return *code;
   }
   return detshare::kubernetes::Serve(flags);

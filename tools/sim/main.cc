@@ -15,9 +15,9 @@
 
 #include "policy/placement.h"
 #include "policy/registry.h"
+#include "proto/command_line.h"
 #include "tools/sim/report.h"
 #include "tools/sim/simulation.h"
-#include "tools/text/command_line.h"
 
 namespace detshare::sim {
 namespace {
@@ -136,7 +136,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   app.add_option("--hours", flags.hours, "Virtual time, in hours [the trace's, or 1]")
-      ->check(text::NumberIn(1e-4, 8784));
+      ->check(NumberIn(1e-4, 8784));
   auto* trace =
       app.add_option("--trace", flags.trace, "A file of a known format, see docs/simulator.md");
   flags.generate.format = "azure-llm";
@@ -145,22 +145,22 @@ int Main(int argc, char** argv) {
       ->excludes(trace)
       ->capture_default_str();
   app.add_option("--rate", flags.rate, "Generated requests a second in all [6, or 0.5 a device]")
-      ->check(text::NumberIn(1e-6, 1e9));
+      ->check(NumberIn(1e-6, 1e9));
   app.add_option("--services", flags.services, "Generated services [two a device]")
-      ->check(text::NotNegative());
+      ->check(NotNegative());
   app.add_option("--trainings", flags.trainings, "Trainings without end beside them [one a device]")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--model", options.model.billions, "Parameters of language models, in billions")
-      ->check(text::NumberIn(0.1, 50))
+      ->check(NumberIn(0.1, 50))
       ->capture_default_str();
   app.add_option("--slo-tpot", flags.slo_tpot_ms, "Time per output token, milliseconds")
-      ->check(text::NumberIn(1e-6, 1e9))
+      ->check(NumberIn(1e-6, 1e9))
       ->capture_default_str();
   app.add_option("--slo-ttft", flags.slo_ttft_ms, "Time to first token, milliseconds")
-      ->check(text::NumberIn(1e-6, 1e9))
+      ->check(NumberIn(1e-6, 1e9))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Seed of the generated requests")
-      ->check(text::NotNegative())
+      ->check(NotNegative())
       ->capture_default_str();
   app.add_option("--threads", options.threads,
                  "Threads that simulate; the result does not depend on them")
@@ -169,8 +169,7 @@ int Main(int argc, char** argv) {
       ->type_name("FILE");
   app.add_option("--json", flags.json, "Where to write the figures as JSON")->type_name("FILE");
   app.add_flag("--quiet", flags.quiet, "No progress on the terminal");
-  if (const std::optional<int> code =
-          text::ParseCommandLine(app, {argv + 1, argv + argc}, kExitUsage)) {
+  if (const std::optional<int> code = ParseCommandLine(app, {argv + 1, argv + argc}, kExitUsage)) {
     return *code;
   }
   return Run(flags);
@@ -180,5 +179,5 @@ int Main(int argc, char** argv) {
 }  // namespace detshare::sim
 
 int main(int argc, char** argv) {
-  return detshare::text::EndOutput("detshare-sim", detshare::sim::Main(argc, argv));
+  return detshare::EndOutput("detshare-sim", detshare::sim::Main(argc, argv));
 }

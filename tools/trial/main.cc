@@ -18,9 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "proto/command_line.h"
 #include "tools/detshare/launch.h"
 #include "tools/detshare/private_daemon.h"
-#include "tools/text/command_line.h"
 #include "tools/text/table.h"
 #include "tools/trial/program.h"
 
@@ -294,14 +294,14 @@ int Main(int argc, char** argv) {
       kTrial);
   app.add_option("--seconds", options.seconds, "How long each of the runs takes [10]")
       ->type_name("S")
-      ->check(text::NumberIn(0.05, 3600));
+      ->check(NumberIn(0.05, 3600));
   app.add_option("--backend", options.backend,
                  "The GPU: cuda for the real one, soft for the software GPU, auto for the real one "
                  "if there is one [auto]")
       ->check(CLI::IsMember({"auto", "cuda", "soft"}));
   app.add_flag("--json", options.json, "Print JSON");
   if (const std::optional<int> code =
-          text::ParseCommandLine(app, std::vector<std::string>(argv + 1, argv + argc), 2)) {
+          ParseCommandLine(app, std::vector<std::string>(argv + 1, argv + argc), 2)) {
     return *code;
   }
   // A program that has ended does not end the trial, which says why.
@@ -313,5 +313,5 @@ int Main(int argc, char** argv) {
 }  // namespace detshare::trial
 
 int main(int argc, char** argv) {
-  return detshare::text::EndOutput(detshare::trial::kTrial, detshare::trial::Main(argc, argv));
+  return detshare::EndOutput(detshare::trial::kTrial, detshare::trial::Main(argc, argv));
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/command_line.h"
 #include "tools/containers/injection.h"
 #include "tools/kubernetes/daemon_link.h"
 #include "tools/kubernetes/dra/api_server.h"
@@ -24,7 +25,6 @@
 #include "tools/kubernetes/dra/slice_publisher.h"
 #include "tools/kubernetes/notice.h"
 #include "tools/kubernetes/served_socket.h"
-#include "tools/text/command_line.h"
 
 namespace detshare::kubernetes {
 namespace {
@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
   CLI::App app("Offers a host's GPUs to claims of Kubernetes.", "detshare-dra-driver");
   detshare::kubernetes::AddFlags(app, flags);
   if (const std::optional<int> code =
-          detshare::text::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
+          detshare::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
     return *code;
   }
   return detshare::kubernetes::Serve(flags);

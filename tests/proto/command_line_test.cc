@@ -1,9 +1,9 @@
-#include "tools/text/command_line.h"
+#include "proto/command_line.h"
 
 #include <catch2/catch.hpp>
 #include <cstdint>
 
-namespace detshare::text {
+namespace detshare {
 namespace {
 
 TEST_CASE("A name that differs in a few letters from what was written is suggested") {
@@ -127,4 +127,4 @@ TEST_CASE("A number is accepted from its least to its largest value, and nothing
 }
 
 }  // namespace
-}  // namespace detshare::text
+}  // namespace detshare

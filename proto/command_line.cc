@@ -1,4 +1,4 @@
-#include "tools/text/command_line.h"
+#include "proto/command_line.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,9 +7,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "proto/version.h"
-
-namespace detshare::text {
+namespace detshare {
 namespace {
 
 // The optimal string alignment distance.
@@ -50,20 +48,22 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
   return names;
 }
 
-// Of the command and of those above it, whose options it takes, too.
+// Of the command and of those above it, whose options it takes, too. Without the dashes in front: each name
+// has them, so they say nothing about which one is meant.
 std::vector<std::string> OptionNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* at = &app; at != nullptr; at = at->get_parent()) {
     for (const CLI::Option* option : at->get_options()) {
-      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      for (const std::string& name : option->get_lnames()) names.push_back(name);
     }
   }
   return names;
 }
 
-std::string Suggestion(const std::string& word, const std::vector<std::string>& names) {
+std::string Suggestion(const std::string& word, const std::vector<std::string>& names,
+                       const std::string& prefix = "") {
   const std::string meant = DidYouMean(word, names);
-  return meant.empty() ? "" : ": did you mean " + meant + "?";
+  return meant.empty() ? "" : ": did you mean " + prefix + meant + "?";
 }
 
 // For a value that is not among the allowed ones, the allowed one that is meant; else "". CLI11 says
@@ -112,13 +112,14 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
   });
   if (option != extra.end()) {
     const std::string name = option->substr(0, option->find('='));
+    const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
     const std::vector<std::string> names = OptionNames(command);
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
+    if (name == "--" + bare && std::find(names.begin(), names.end(), bare) != names.end()) {
       // It is an option of the command, and stands in front of it.
       return app.get_name() + " has no option " + name + ": put it behind " +
              FullName(command).substr(app.get_name().size() + 1);
     }
-    return FullName(command) + " has no option " + name + Suggestion(name, names);
+    return FullName(command) + " has no option " + name + Suggestion(bare, names, "--");
   }
   const std::vector<std::string> commands = CommandNames(command);
   if (!extra.empty() && !commands.empty()) {
@@ -215,8 +216,8 @@ std::string DidYouMean(const std::string& word, const std::vector<std::string>& 
 }
 
 std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> arguments,
-                                    int usage_code) {
-  app.set_version_flag("--version", app.get_name() + " " + kVersion, "Print the version");
+                                    int usage_code, const std::string& version) {
+  app.set_version_flag("--version", app.get_name() + " " + version, "Print the version");
   try {
     // CLI11 takes the last argument first.
     std::reverse(arguments.begin(), arguments.end());
@@ -234,4 +235,4 @@ std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> argu
   }
 }
 
-}  // namespace detshare::text
+}  // namespace detshare

@@ -1,4 +1,4 @@
-// What the command lines of all tools have in common: --version, help that names the options of all
+// What the command lines of the daemon and all tools have in common: --version, help that names the options of all
 // commands, errors that name the next step, and output that is complete or an error. One thread.
 #pragma once
 
@@ -7,13 +7,15 @@
 #include <string>
 #include <vector>
 
-namespace detshare::text {
+#include "proto/version.h"
 
-// Adds --version to `app`, then parses `arguments`, which lack the program's name. Returns the exit
-// code with which the tool ends after it has printed help or its version (0), or an error
-// (`usage_code`); nothing if the tool goes on.
+namespace detshare {
+
+// Adds --version to `app`, which prints the program's name and `version`, then parses `arguments`, which
+// lack the program's name. Returns the exit code with which the program ends after it has printed help or
+// its version (0), or an error (`usage_code`); nothing if the program goes on.
 std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> arguments,
-                                    int usage_code);
+                                    int usage_code, const std::string& version = kVersion);
 
 // Checks that an option's value is a number of `least` to `most`. CLI::Range takes "nan" for any
 // number, this validator refuses it. `least` and `most` are finite.
@@ -36,4 +38,4 @@ int EndOutput(const char* tool, int code);
 // Counts letters that are missing, too many, wrong or swapped with the next one.
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& names);
 
-}  // namespace detshare::text
+}  // namespace detshare
