@@ -85,6 +85,7 @@ int main(int argc, char** argv) {
     return detshare::tools::kExitLauncher;
   }
   arguments.resize(program);
+  detshare::RefuseEmptyValues(app);
   if (const std::optional<int> code =
           detshare::ParseCommandLine(app, arguments, detshare::tools::kExitLauncher)) {
     return *code;

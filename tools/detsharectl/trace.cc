@@ -58,7 +58,6 @@ class OutFile {
   bool ok() const { return fd_ >= 0; }
   // Replaces what the file has. False with errno. Call it once.
   bool Write(const std::string& text) {
-    made_ = false;
     // A pipe or a terminal has no length.
     if (ftruncate(fd_, 0) != 0 && errno != EINVAL) return false;
     for (size_t done = 0; done < text.size();) {
@@ -66,7 +65,9 @@ class OutFile {
       if (written < 0) return false;
       done += static_cast<size_t>(written);
     }
-    return close(std::exchange(fd_, -1)) == 0;
+    if (close(std::exchange(fd_, -1)) != 0) return false;
+    made_ = false;
+    return true;
   }
 
  private:

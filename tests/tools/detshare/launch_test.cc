@@ -135,6 +135,9 @@ TEST_CASE("Mistakes are explained") {
     CHECK(misplaced.code == 125);
     CHECK(misplaced.output.find("detshare has no option " + option + ": put it behind run\n") == 0);
   }
+  const Ran empty = Run({"run", "--tenant", "", "--", "/bin/echo", "ran"});
+  CHECK(empty.code == 125);
+  CHECK_THAT(empty.output, Catch::Contains("--tenant: a value is not \"\""));
   const Ran mistyped = Run({"rn", "--", "/bin/echo", "--socket"});
   CHECK(mistyped.code == 125);
   CHECK(mistyped.output.find("detshare has no command rn: did you mean run?\n") == 0);

@@ -226,6 +226,13 @@ expect 1 trace --out /no/such/folder/trace.json
 says 'cannot write /no/such/folder/trace.json: No such file or directory; name another file with --out'
 expect 1 trace --out /dev/full --seconds 0.05
 says 'cannot write /dev/full: No space left on device'
+# A trace for which there is no room leaves no part of it.
+(
+  trap '' XFSZ
+  ulimit -f 0
+  "$CTL" trace --out "$folder/no_room.json" --seconds 0.05 2>/dev/null
+) && fail "a trace without room for it ended well"
+[ ! -e "$folder/no_room.json" ] || fail "a part of a trace was left"
 expect 0 trace --out /dev/stdout --seconds 0.05
 says traceEvents
 
