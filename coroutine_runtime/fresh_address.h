@@ -27,8 +27,10 @@ inline void* FreshAddress(uint64_t bytes) {
   // After these it starts again.
   constexpr uint64_t kBytes = uint64_t{4} << 40;
   constexpr uint64_t kAlignment = 2 << 20;
+  // The first is in an eighth of the window, and not at its begin.
+  constexpr uint64_t kFirsts = kBytes / 8 / kAlignment;
   // Relaxed: each caller only needs a number of its own.
-  static std::atomic<uint64_t> used{std::random_device{}() % (kBytes / kAlignment) * kAlignment};
+  static std::atomic<uint64_t> used{(1 + std::random_device{}() % (kFirsts - 1)) * kAlignment};
   const uint64_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const uint64_t offset = used.fetch_add(whole, std::memory_order_relaxed) % kBytes;
   return reinterpret_cast<void*>(fresh_window_base + offset);
