@@ -49,7 +49,8 @@ class GraphGate {
   GraphGate& operator=(const GraphGate&) = delete;
 
   // Lets a graph with conditional nodes be launched, until Leave(). False: something changes now, and not
-  // by this thread. The caller has waited for `waited` nanoseconds, and calls again.
+  // by this thread. The caller has waited for `waited` nanoseconds, and calls again, also before it goes on
+  // with a Change() of its own.
   bool Enter(int64_t waited);
   // The launch is made, or will not be.
   void Leave() { own_.entering.fetch_sub(1); }
@@ -81,8 +82,9 @@ class GraphGate {
   // For what somebody waits.
   enum Obstacle { kGraphs, kChanges };
   // Whether a process that is not ignored has it. If the caller has waited for `max`, it ignores those that
-  // have it from now on.
-  bool Any(bool everywhere, Obstacle obstacle, int64_t waited, int64_t max);
+  // have it from now on. `own_entering`: how many of the launches that are being made are the caller's.
+  bool Any(bool everywhere, Obstacle obstacle, int64_t waited, int64_t max,
+           uint32_t own_entering = 0);
   // Waits until no graph is in flight, of any process or of this one, but not for ever.
   void Await(bool everywhere);
   // Waits until a launch that waits for changes of this process has been let in, but not for ever.

@@ -307,6 +307,61 @@ TEST_CASE_METHOD(Processes, "A change of all processes that takes long keeps no 
   });
 }
 
+// A change in which a graph is launched, in a thread of its own. Its graph begins when `all` such changes
+// wait for each other or have launched.
+std::thread ChangeAndLaunch(Process& process, std::atomic<int>& came, int all,
+                            std::atomic<int>& beside) {
+  return std::thread([&process, &came, all, &beside] {
+    static std::atomic<int> running{0};
+    process.gate.Change([&] {
+      ++came;
+      while (came < all) std::this_thread::yield();
+      while (!process.gate.Enter(0)) std::this_thread::yield();
+      if (++running > 1) ++beside;
+      std::this_thread::yield();
+      --running;
+      process.gate.Leave();
+    });
+  });
+}
+
+TEST_CASE_METHOD(Processes, "Processes that change and launch go one after the other") {
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> came{0}, beside{0};
+    std::thread one = ChangeAndLaunch(first, came, 3, beside);
+    std::thread two = ChangeAndLaunch(second, came, 3, beside);
+    std::thread three = ChangeAndLaunch(second, came, 3, beside);
+    one.join();
+    two.join();
+    three.join();
+    CHECK(beside == 0);
+    CHECK(first.words().changing == 0);
+    CHECK(second.words().changing == 0);
+  }
+}
+
+TEST_CASE_METHOD(Processes, "Who withdrew a change waits for graphs that were launched meanwhile") {
+  first.gate.Change([&] {
+    std::atomic<bool> refused{false}, end{false};
+    std::thread other([&] {
+      second.gate.Change([&] {
+        refused = true;
+        while (!end) std::this_thread::yield();
+      });
+    });
+    while (!refused) std::this_thread::yield();
+    CHECK_FALSE(first.gate.Enter(0));
+    CHECK(first.words().changing == 0);
+    end = true;
+    other.join();
+    second.Launch();
+    CHECK_FALSE(first.gate.Enter(0));
+    second.End();
+    CHECK(first.gate.Enter(0));
+    first.gate.Leave();
+  });
+}
+
 TEST_CASE_METHOD(Processes, "A slice may change beside a change of the process") {
   Changing slice(first.gate);
   slice.AwaitBegin();
