@@ -147,7 +147,7 @@ class DeviceScheduler {
   std::vector<policy::SmRange> MissingRanges(const policy::Policy& policy,
                                              const std::vector<policy::Tenant>& tenants) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // May wait for the device, for ever if a kernel does not end. So it holds no lock meanwhile.
+  // Waits for the device, for ever if a kernel does not end.
   absl::Status MakePartitions(const std::vector<policy::SmRange>& ranges)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Null or no value: stays.

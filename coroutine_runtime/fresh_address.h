@@ -27,7 +27,7 @@ inline void* FreshAddress(uint64_t bytes) {
   // After these it starts again.
   constexpr uint64_t kBytes = uint64_t{4} << 40;
   constexpr uint64_t kAlignment = 2 << 20;
-  // The first is in an eighth of the window, and not at its begin.
+  // The first is in the first eighth of the window, and not where the window begins.
   constexpr uint64_t kFirsts = kBytes / 8 / kAlignment;
   // Relaxed: each caller only needs a number of its own.
   static std::atomic<uint64_t> used{(1 + std::random_device{}() % (kFirsts - 1)) * kAlignment};

@@ -49,8 +49,8 @@ class GraphGate {
   GraphGate& operator=(const GraphGate&) = delete;
 
   // Lets a graph with conditional nodes be launched, until Leave(). False: something changes now, and not
-  // by this thread. The caller has waited for `waited` nanoseconds, and calls again, also before it goes on
-  // with a Change() of its own.
+  // by this thread. The caller has waited for `waited` nanoseconds, and calls again. A caller within its own
+  // Change() must do so until it is let in: until then, its change keeps nobody from launching.
   bool Enter(int64_t waited);
   // The launch is made, or will not be.
   void Leave() { own_.entering.fetch_sub(1); }

@@ -1,6 +1,7 @@
 // Directed rounding, transcendental functions and half precision.
 #include <cmath>
 
+#include "server/backends/soft/ptx/compare.h"
 #include "server/backends/soft/ptx/context.h"
 #include "server/backends/soft/ptx/float_ops.h"
 #include "server/backends/soft/ptx/half.h"
@@ -236,40 +237,6 @@ ExecFn SelectHalfFor(FloatOp op) {
     default:
       return nullptr;
   }
-}
-
-bool Holds(Compare compare, float a, float b) {
-  switch (compare) {
-    case Compare::kEq:
-      return a == b;
-    case Compare::kNe:
-      return a < b || a > b;
-    case Compare::kLt:
-      return a < b;
-    case Compare::kLe:
-      return a <= b;
-    case Compare::kGt:
-      return a > b;
-    case Compare::kGe:
-      return a >= b;
-    case Compare::kEqu:
-      return !(a < b || a > b);
-    case Compare::kNeu:
-      return !(a == b);
-    case Compare::kLtu:
-      return !(a >= b);
-    case Compare::kLeu:
-      return !(a > b);
-    case Compare::kGtu:
-      return !(a <= b);
-    case Compare::kGeu:
-      return !(a < b);
-    case Compare::kNum:
-      return a == a && b == b;
-    case Compare::kNan:
-      return a != a || b != b;
-  }
-  return false;
 }
 
 template <HalfKind kKind>

@@ -1,6 +1,7 @@
 // The video instructions: on two 16-bit or four 8-bit lanes in one register, and scalar ones.
 #include <algorithm>
 
+#include "server/backends/soft/ptx/compare.h"
 #include "server/backends/soft/ptx/context.h"
 #include "server/backends/soft/ptx/control_ops.h"
 #include "server/backends/soft/ptx/vector_ops.h"
@@ -91,21 +92,7 @@ int64_t ScalarResult(const ScalarVideo& video, int64_t a, int64_t b) {
     case ScalarVideo::kShr:
       return a >> by;
     default:
-      break;
-  }
-  switch (static_cast<Compare>(video.compare)) {
-    case Compare::kEq:
-      return a == b;
-    case Compare::kNe:
-      return a != b;
-    case Compare::kLt:
-      return a < b;
-    case Compare::kLe:
-      return a <= b;
-    case Compare::kGt:
-      return a > b;
-    default:
-      return a >= b;
+      return Holds(static_cast<Compare>(video.compare), a, b);
   }
 }
 
