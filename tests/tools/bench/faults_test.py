@@ -52,11 +52,11 @@ class MakingFaults(unittest.TestCase):
     def tearDown(self):
         self.directory.cleanup()
 
-    def run_faults(self, text, count, tenants):
+    def run_faults(self, text, count, tenants, make=faults.Faults):
         with open(self.program, "w") as file:
             file.write("#!/bin/bash\n%s\n" % text)
         os.chmod(self.program, 0o755)
-        made = faults.Faults(self.daemon, self.program, count, tenants, self.directory.name)
+        made = make(self.daemon, self.program, count, tenants, self.directory.name)
         for thread in made.threads:
             thread.join()
         return made
@@ -83,6 +83,22 @@ class MakingFaults(unittest.TestCase):
     def test_an_engine_that_is_not_found_is_a_failure(self):
         made = self.run_faults(STOPPED_FROM_OUTSIDE, 6, 1)
         self.assertIn("not in the status", made.failures[-1])
+
+    def test_natively_the_program_with_an_endless_kernel_is_killed(self):
+        made = self.run_faults(STOPPED_FROM_OUTSIDE, 6, 1, faults.NativeFaults)
+        self.assertEqual((made.seen["endless", "SIGKILL"], made.seen["killed-engine", "SIGKILL"], made.seen["trap", "stopped"]), (1, 1, 1))
+        self.assertEqual(self.daemon.commands, [])
+
+    def test_the_faults_beside_a_long_step_are_named(self):
+        made = self.run_faults(GETS_ITS_ERROR, 0, 1)
+        made.times = [("trap", 1.0, 2.0), ("endless", 2.5, 4.0), ("assertion", 6.0, 7.0)]
+        shown = io.StringIO()
+        reports = {"inference": [{"latencies": [.5, .1], "begins": [8.0, 8.5]}],
+                   "training": [{"times": [1.0], "begins": [0.0]}, {"times": [2.0], "begins": [3.0]}]}
+        with contextlib.redirect_stdout(shown):
+            faults.show_longest(made, reports, 1)
+        self.assertEqual(shown.getvalue(), "  inference: 500 ms beside no fault\n"
+                         "  training: 2000 ms beside endless (from -0.5 s to 1.0 s)\n")
 
 
 class Conclusions(unittest.TestCase):

@@ -5,9 +5,11 @@ A program prepares itself, prints `ready`, and then executes a command from each
     run SECONDS     works for that long, and prints one line of JSON about the work
     (end of file)   ends
 
-So the benchmark measures the same processes alone, together, and under one policy after the other.
+So the benchmark measures the same processes alone, together, and under one policy after the other. Times are in seconds, and points
+in time (`begins`) are those of time.perf_counter(), which is one clock for all processes of a machine.
 """
 
+import itertools
 import json
 import random
 import sys
@@ -37,7 +39,7 @@ def steps(step, synchronize):
             now = time.perf_counter()
             times.append(now - last)
             last = now
-        return {"steps": len(times), "seconds": last - begin, "times": times}
+        return {"steps": len(times), "seconds": last - begin, "times": times, "begins": list(itertools.accumulate(times[:-1], initial=begin))}
     return work
 
 
@@ -45,11 +47,12 @@ def requests(respond, mean_gap, seed=7):
     """The work of a program that serves one request after the other, with pauses of exponential length between them."""
     def work(deadline):
         arrivals = random.Random(seed)
-        latencies = []
+        latencies, begins = [], []
         while time.perf_counter() < deadline:
             time.sleep(arrivals.expovariate(1 / mean_gap))
             begin = time.perf_counter()
             respond()
             latencies.append(time.perf_counter() - begin)
-        return {"latencies": latencies}
+            begins.append(begin)
+        return {"latencies": latencies, "begins": begins}
     return work
