@@ -10,19 +10,25 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/ring_abi.h"
 
 namespace detshare {
 namespace {
 
-// Returns `fd` if it is a regular file on a tmpfs, belongs to `uid` and has at least `bytes` bytes.
+// A file may end within its last page, and a mapping has the page whole.
+bool HasPages(const struct stat& file, uint64_t bytes) {
+  constexpr uint64_t kMask = kPageBytes - 1;
+  return ((static_cast<uint64_t>(file.st_size) + kMask) & ~kMask) >= bytes;
+}
+
+// Returns `fd` if it is a regular file on a tmpfs, belongs to `uid` and has pages for `bytes` bytes.
 // Otherwise closes it and returns -1. -1 stays -1.
 int OnlyOwnMemoryFile(int fd, uid_t uid, uint64_t bytes) {
   if (fd < 0) return -1;
   struct stat file;
   struct statfs system;
   if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == uid &&
-      static_cast<uint64_t>(file.st_size) >= bytes && fstatfs(fd, &system) == 0 &&
-      system.f_type == TMPFS_MAGIC) {
+      HasPages(file, bytes) && fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC) {
     return fd;
   }
   close(fd);

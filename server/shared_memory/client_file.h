@@ -24,7 +24,7 @@ struct ClientMapping {
   std::string name;  // the client says that this is its name in /dev/shm; may be empty
 };
 
-// Returns a descriptor, open for reading and writing, of a file with at least `bytes` bytes. The
+// Returns a descriptor, open for reading and writing, of a file with pages for `bytes` bytes. The
 // caller closes it. Returns CUDA_ERROR_NOT_SUPPORTED if no such file is found.
 absl::StatusOr<int> OpenClientFile(const ClientMapping& mapping, uint64_t bytes);
 

@@ -12,6 +12,9 @@
 
 constexpr int kCount = 50000;  // not whole pages
 constexpr std::size_t kBytes = kCount * sizeof(int);
+constexpr int kFirst = 1000;
+// The memory ends within a page of the file, as NCCL's does.
+constexpr std::size_t kFileBytes = (kFirst + kCount + 1) * sizeof(int);
 
 __global__ void Step(int* values, int count, int factor) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -32,17 +35,17 @@ int main() {
   const std::string name =
       "/detshare-program-" + std::to_string(random()) + "-" + std::to_string(random());
   const int file = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
-  REQUIRE(file >= 0 && ftruncate(file, 1 << 20) == 0);
-  void* shared = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  REQUIRE(file >= 0 && ftruncate(file, kFileBytes) == 0);
+  void* shared = mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   REQUIRE(shared != MAP_FAILED);
-  close(file);
-  int* values = static_cast<int*>(shared) + 1000;
+  int* values = static_cast<int*>(shared) + kFirst;
   std::vector<int> want(kCount);
   for (int i = 0; i < kCount; ++i) values[i] = want[i] = i;
 
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
+    close(file);  // the file has its name
     StepOnGpu(values, 3);
     CHECK(cudaHostUnregister(values));
     values[kCount] = 1;  // outside the registered range
@@ -55,8 +58,9 @@ int main() {
   check::Compare("by the child's GPU", values, want.data(), kCount);
   REQUIRE(values[kCount] == 1);
 
+  REQUIRE(shm_unlink(name.c_str()) == 0);  // and now only the descriptor
   StepOnGpu(values, 2);
-  REQUIRE(shm_unlink(name.c_str()) == 0);
+  close(file);
   for (int i = 0; i < kCount; ++i) want[i] = want[i] * 2 + i % 7;
   check::Compare("by this GPU", values, want.data(), kCount);
   int* device = check::Zeroed<int>(kCount);
@@ -66,6 +70,6 @@ int main() {
   CHECK(cudaHostUnregister(values));
   check::Compare("unregistered", values, want.data(), kCount);
   CHECK(cudaFree(device));
-  REQUIRE(munmap(shared, 1 << 20) == 0);
+  REQUIRE(munmap(shared, kFileBytes) == 0);
   return check::Ok();
 }

@@ -53,6 +53,16 @@ TEST_CASE("A descriptor of another file than the client names is refused") {
   CHECK(Refused(file.mapping, kBytes + 1));
 }
 
+TEST_CASE("A file may end within the last page of the memory") {
+  UnnamedFile file;
+  REQUIRE(ftruncate(file.fd, 4097) == 0);
+  const absl::StatusOr<int> found = OpenClientFile(file.mapping, kBytes);
+  REQUIRE(found.ok());
+  close(*found);
+  REQUIRE(ftruncate(file.fd, 4096) == 0);
+  CHECK(Refused(file.mapping));
+}
+
 TEST_CASE("Devices, pipes and files on disks are not opened") {
   UnnamedFile file;
   int ends[2];
