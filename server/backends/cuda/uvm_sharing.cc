@@ -23,9 +23,11 @@ struct CleanUpParameters {
   uint32_t status;
 };
 
-bool g_wanted = false;  // set before libcuda makes its first call
-// Release: publishes the module's mode with the descriptor. -1: none; -2: the module cannot.
-std::atomic<int> g_descriptor{-1};
+bool g_wanted = false;       // set before libcuda makes its first call
+constexpr int kNone = -1;    // libcuda does not use the module yet
+constexpr int kCannot = -2;  // the module does not know the mode
+// Release: publishes the module's mode with the descriptor.
+std::atomic<int> g_descriptor{kNone};
 thread_local uint64_t g_address = 0;
 
 }  // namespace
@@ -48,7 +50,7 @@ AddressForDriver::~AddressForDriver() { g_address = 0; }
 
 bool AskToShare(unsigned long request, void* argument) {
   if (request != kInitialize || argument == nullptr || !g_wanted ||
-      g_descriptor.load(std::memory_order_acquire) != -1) {
+      g_descriptor.load(std::memory_order_acquire) == kCannot) {
     return false;
   }
   static_cast<InitializeParameters*>(argument)->flags |= kMultiProcessSharing;
@@ -58,13 +60,16 @@ bool AskToShare(unsigned long request, void* argument) {
 bool NoteSharing(int descriptor, void* argument, bool asked) {
   if (!asked) return false;
   auto* const parameters = static_cast<InitializeParameters*>(argument);
+  // The first use is libcuda's. NVML's comes later.
+  const bool first = g_descriptor.load(std::memory_order_acquire) == kNone;
   if (parameters->status == 0) {
+    if (!first) return false;
     // libcuda may close its own descriptor.
     const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-    g_descriptor.store(own >= 0 ? own : -2, std::memory_order_release);
+    g_descriptor.store(own >= 0 ? own : kCannot, std::memory_order_release);
     return false;
   }
-  g_descriptor.store(-2, std::memory_order_release);
+  if (first) g_descriptor.store(kCannot, std::memory_order_release);
   parameters->flags &= ~kMultiProcessSharing;
   return true;
 }
