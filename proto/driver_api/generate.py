@@ -421,7 +421,7 @@ On NVIDIA H200 GPUs, driver 580.159.04, on 2026-11-21, natively and through DetS
 | cuBLAS and cuBLASLt, cuDNN | 13.1.0, 9.19.0 |
 | cuFFT, cuRAND, cuSOLVER, cuSPARSE | 12.0.0, 10.4.0, 12.0.4, 12.6.3 |
 | NVRTC, nvJitLink | 13.0.88 |
-| NCCL, two GPUs, in threads and in processes | 2.28.9 (not over shared host memory: `NCCL_P2P_DISABLE=1`) |
+| NCCL, two GPUs, in threads and in processes | 2.28.9, also over shared host memory (`NCCL_P2P_DISABLE=1`) |
 
 ## Public suites that were run
 
