@@ -57,6 +57,8 @@ constexpr std::chrono::seconds kSocketTimeout(1);
 constexpr uint64_t kReserved = 1000;
 // An engine that wants device memory wakes the others at most so often.
 constexpr std::chrono::milliseconds kWakePeriod(5);
+// A process that the driver or the kernel holds does not end.
+constexpr std::chrono::seconds kKillTimeout(5);
 
 void Watch(int epoll, int fd, Source source, uint32_t engine, uint32_t events = EPOLLIN,
            int operation = EPOLL_CTL_ADD) {
@@ -108,6 +110,18 @@ std::string Ending(int status) {
 
 void SendSignal(int process, int signal) {
   syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0);
+}
+
+// Waits until a child that got SIGKILL has ended, and not longer than `until`.
+void AwaitKilled(int process, pid_t pid, std::chrono::steady_clock::time_point until) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+      std::max(until - std::chrono::steady_clock::now(), std::chrono::steady_clock::duration(0)));
+  pollfd ended = {process, POLLIN, 0};
+  if (poll(&ended, 1, static_cast<int>(left.count())) > 0) {
+    waitpid(pid, nullptr, 0);
+  } else {
+    LogWarning("engine ", pid, " got SIGKILL and does not end: the driver or the kernel holds it");
+  }
 }
 
 // Connects to the socket of an engine that waits for a supervisor.
@@ -187,9 +201,11 @@ Engines::Engines(Options options)
 }
 
 Engines::~Engines() {
+  // The driver takes its time for each process that ends, and for several at once.
+  for (const auto& [number, engine] : engines_) SendSignal(engine.process, SIGKILL);
+  const Clock::time_point until = Clock::now() + kKillTimeout;
   for (auto& [number, engine] : engines_) {
-    SendSignal(engine.process, SIGKILL);
-    if (!engine.adopted) waitpid(engine.info.pid, nullptr, 0);
+    if (!engine.adopted) AwaitKilled(engine.process, engine.info.pid, until);
     Drop(engine);
     for (const ClientConnection& connection : engine.waiting) close(connection.fd);
   }
