@@ -1,26 +1,9 @@
 // An event that two processes record and wait for.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "check.h"
+#include "child_process.h"
 #include "gate.h"
 
 namespace {
-
-// A pipe to the other process.
-struct Line {
-  int in = -1, out = -1;
-  template <typename T>
-  void Send(const T& value) const {
-    REQUIRE(write(out, &value, sizeof(value)) == sizeof(value));
-  }
-  template <typename T>
-  T Receive() const {
-    T value;
-    REQUIRE(read(in, &value, sizeof(value)) == sizeof(value));
-    return value;
-  }
-};
 
 __global__ void Set(int* value, int to) { *value = to; }
 __global__ void Compare(const int* value, int want, int* wrong) {
@@ -117,13 +100,8 @@ int Child(const Line& parent) {
 }  // namespace
 
 int main() {
-  int down[2], up[2];
-  REQUIRE(pipe(down) == 0 && pipe(up) == 0);
-  std::fflush(stdout);
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) std::_Exit(Child({down[0], up[1]}));
-  const Line child{up[0], down[1]};
+  const ChildProcess process(Child);
+  const Line& child = process.line();
 
   cudaEvent_t event, plain;
   CHECK(cudaEventCreateWithFlags(&event, cudaEventInterprocess | cudaEventDisableTiming));
@@ -156,9 +134,7 @@ int main() {
   child.Send('e');
   TakeTurns(child, 1);
   std::printf("both took turns\n");
-  int status = -1;
-  REQUIRE(waitpid(pid, &status, 0) == pid);
-  REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  process.Await();
 
   // The parent records the event after the other process has ended.
   CHECK(cudaEventRecord(event, stream));

@@ -1,10 +1,8 @@
 // Memory that another process opens and changes, and still has when its owner has ended.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <vector>
 
 #include "check.h"
+#include "child_process.h"
 
 namespace {
 
@@ -27,21 +25,9 @@ struct Handles {
   cudaIpcMemHandle_t large, small;
 };
 
-template <typename T>
-void Send(int out, const T& value) {
-  REQUIRE(write(out, &value, sizeof(value)) == sizeof(value));
-}
-
-template <typename T>
-T Receive(int in) {
-  T value;
-  REQUIRE(read(in, &value, sizeof(value)) == sizeof(value));
-  return value;
-}
-
 // Fills its memory, waits until the other process has changed it, checks it, and ends without
 // freeing it.
-int Producer(int in, int out) {
+int Producer(const Line& consumer) {
   int *large, *small;
   CHECK(cudaMalloc(&large, kCount * sizeof(int)));
   CHECK(cudaMalloc(&small, kSmall * sizeof(int)));
@@ -51,8 +37,8 @@ int Producer(int in, int out) {
   Handles handles;
   CHECK(cudaIpcGetMemHandle(&handles.large, large));
   CHECK(cudaIpcGetMemHandle(&handles.small, small));
-  Send(out, handles);
-  Receive<char>(in);
+  consumer.Send(handles);
+  consumer.Receive<char>();
   std::vector<int> want(kCount);
   for (int i = 0; i < kCount; ++i) want[i] = 3 * i + 7;
   const std::vector<int> got = check::Download(large, kCount);
@@ -66,13 +52,8 @@ int Producer(int in, int out) {
 }  // namespace
 
 int main() {
-  int down[2], up[2];
-  REQUIRE(pipe(down) == 0 && pipe(up) == 0);
-  std::fflush(stdout);
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) std::_Exit(Producer(down[0], up[1]));
-  const Handles handles = Receive<Handles>(up[0]);
+  const ChildProcess producer(Producer);
+  const Handles handles = producer.line().Receive<Handles>();
 
   int *large, *again, *small;
   CHECK(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&large), handles.large,
@@ -93,10 +74,8 @@ int main() {
 
   Add<<<Blocks(kCount), 256>>>(large, kCount, 7);
   CHECK(cudaDeviceSynchronize());
-  Send(down[1], 'c');
-  int status = -1;
-  REQUIRE(waitpid(pid, &status, 0) == pid);
-  REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  producer.line().Send('c');
+  producer.Await();
 
   want.resize(kCount);
   for (int i = 0; i < kCount; ++i) want[i] = 11 * i;
