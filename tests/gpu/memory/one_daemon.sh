@@ -1,4 +1,4 @@
-# The beginning of the programs beside this file, each of which runs its own daemon. Sourced.
+# The beginning of programs that are beside this file in a bundle. Each runs its own daemon. Sourced.
 #
 #   own_options="rounds ..."    set before: variables that options of these names set (--rounds N)
 #   begin_daemon PROGRAM "$@"   reads the options, finds PROGRAM and starts the daemon
