@@ -124,8 +124,8 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags* flags) {
       ->type_name("NAME=PERCENT")
       ->allow_extra_args(false);
   app.add_option("--migrate-every", flags->server.migrate_every,
-                 "Moves every session to other SMs at each such number of operations, whatever the "
-                 "policy says, to verify that results do not depend on it [0: never]")
+                 "Moves every session to other SMs after each N operations, whatever the policy "
+                 "says, to verify that results do not depend on it [0: never]")
       ->type_name("N");
   AddAddressWindows(app, flags->server.windows);
   AddInternalFlags(app, *flags);

@@ -36,11 +36,14 @@ constexpr char kFolder[] = "endpoints";
 constexpr char kSessions[] = "sessions";
 // The directories of closed endpoints until they are removed. No endpoint has such a name.
 constexpr char kDiscarded[] = ".closed-";
-constexpr char kNoEndpoint[] = "there is no such endpoint";
 constexpr size_t kMaxListBytes = 16 << 20;
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", ErrnoText(error)));
+}
+
+absl::Status NoEndpoint(const std::string& name) {
+  return absl::NotFoundError(absl::StrCat("there is no endpoint \"", name, "\""));
 }
 
 std::string ByDescriptor(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
@@ -226,7 +229,7 @@ absl::StatusOr<std::shared_ptr<const TenantEndpoint>> TenantEndpoints::SetOwner(
   DETSHARE_RETURN_IF_ERROR(CheckOwner(wanted.owner()));
   const MutexLock lock(&mutex_);
   const auto found = endpoints_.find(wanted.name());
-  if (found == endpoints_.end()) return absl::NotFoundError(kNoEndpoint);
+  if (found == endpoints_.end()) return NoEndpoint(wanted.name());
   OpenEndpoint& open = found->second;
   open.owner = wanted.owner();
   owners_.Set(open.endpoint->number, open.endpoint->name, open.endpoint->tenant, open.owner);
@@ -324,7 +327,7 @@ absl::StatusOr<TenantEndpoints::Opened> TenantEndpoints::Change(
   const MutexLock lock(&mutex_);
   if (stopped_) return absl::UnavailableError("the daemon ends");
   const auto found = endpoints_.find(wanted.name());
-  if (found == endpoints_.end()) return absl::NotFoundError(kNoEndpoint);
+  if (found == endpoints_.end()) return NoEndpoint(wanted.name());
   OpenEndpoint& open = found->second;
   DETSHARE_ASSIGN_OR_RETURN(
       const std::vector<std::string> device_ids,
@@ -342,7 +345,7 @@ absl::StatusOr<TenantEndpoints::Opened> TenantEndpoints::Change(
 }
 
 absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::Close(const std::string& name) {
-  absl::StatusOr<Closed> closed = absl::NotFoundError(kNoEndpoint);
+  absl::StatusOr<Closed> closed = NoEndpoint(name);
   {
     const MutexLock lock(&mutex_);
     closed = CloseLocked(name);
@@ -354,7 +357,7 @@ absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::Close(const std::string
 
 absl::StatusOr<TenantEndpoints::Closed> TenantEndpoints::CloseLocked(const std::string& name) {
   const auto found = endpoints_.find(name);
-  if (found == endpoints_.end()) return absl::NotFoundError(kNoEndpoint);
+  if (found == endpoints_.end()) return NoEndpoint(name);
   const OpenEndpoint open = std::move(found->second);
   endpoints_.erase(found);
   // Closed before End() looks for open sessions, so a session that is requested later is refused.

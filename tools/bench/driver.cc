@@ -156,28 +156,28 @@ int main(int argc, char** argv) {
   detshare::bench::Options options;
   options.detshare = detshare::bench::FindLauncher();
   uint64_t bulk_mib = options.measure.bulk_bytes >> 20;
-  CLI::App app("Costs of basic driver calls, native and through the shim", "detshare-bench");
+  CLI::App app("Measures basic driver calls, natively and through the shim", "detshare-bench");
   app.add_flag("--measure", options.measure_here,
-               "measure the libcuda.so.1 that this process finds, print raw values");
-  app.add_option("--library", options.measure.library, "with --measure: the library to open")
+               "Measure only the libcuda.so.1 that this process finds, and print raw values");
+  app.add_option("--library", options.measure.library, "With --measure: the library to open")
       ->capture_default_str();
-  app.add_option("--bulk-mib", bulk_mib, "size of the bulk copies in MiB")
+  app.add_option("--bulk-mib", bulk_mib, "Size of the bulk copies in MiB")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  app.add_option("--launches", options.measure.launches, "launches of the throughput test")
+  app.add_option("--launches", options.measure.launches, "Launches of the throughput test")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--round-trips", options.measure.round_trips, "samples of each round trip")
+  app.add_option("--round-trips", options.measure.round_trips, "Samples of each round trip")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--rounds", options.rounds,
-                 "native and shim in turn, this often; medians are shown")
+                 "Number of rounds, in which native and shim take turns; the table has the medians")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--detshare", options.detshare, "the launcher")->capture_default_str();
-  app.add_option("--backend", options.backend, "soft or cuda; default: cuda where a driver is")
+  app.add_option("--detshare", options.detshare, "The launcher")->capture_default_str();
+  app.add_option("--backend", options.backend, "The GPU [cuda if there is a driver, else soft]")
       ->check(CLI::IsMember({"soft", "cuda"}));
-  app.add_flag("--json", options.json, "print JSON");
+  app.add_flag("--json", options.json, "Print JSON");
   if (const std::optional<int> code =
           detshare::ParseCommandLine(app, {argv + 1, argv + argc}, /*usage_code=*/2)) {
     return *code;

@@ -95,7 +95,7 @@ Failure FailureOf(const grpc::Status& result, const std::string& socket) {
       return {absl::StrCat(socket,
                            " serves no operators: it is a tenant endpoint, or belongs to "
                            "another version"),
-              "Run detsharectl on the host, and of the daemon's version.", kExitRefused};
+              "Run detsharectl on the host, in the version of the daemon.", kExitRefused};
     default:
       break;
   }

@@ -406,7 +406,7 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
       "endpoint of the same name");
   CLI::App* const own = endpoint->add_subcommand(
       "owner",
-      "Say whose an open endpoint is, in place of what was said before; no option: unknown");
+      "Set the owner of an open endpoint, in place of the former one; without an option: no owner");
   CLI::App* const close = endpoint->add_subcommand("close", "Close an endpoint; its sessions end");
   open->add_option("NAME", options.endpoint.name, "The endpoint")->required();
   for (CLI::App* command : {own, close})
@@ -472,8 +472,8 @@ void AddCdi(CLI::App& app, Options& options, Action& action) {
     });
   };
   CLI::App* const generate = cdi->add_subcommand("generate", "Print a specification");
-  CLI::App* const watch =
-      cdi->add_subcommand("watch", "Keep detshare.json true to the endpoints, until it is ended");
+  CLI::App* const watch = cdi->add_subcommand(
+      "watch", "Keep detshare.json as the open endpoints are, until it is ended");
   watch->add_option("--directory", options.cdi.directory, "Where runtimes look for specifications")
       ->type_name("DIR")
       ->capture_default_str();

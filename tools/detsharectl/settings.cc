@@ -203,10 +203,11 @@ std::string NoteOfNewTenant(const proto::Tenants& known, const std::string& name
     if (tenant.name() == name) return "";
     names.push_back(tenant.name());
   }
-  return absl::StrCat("Note: tenant ", name, " had no settings before",
-                      names.empty() ? "" : absl::StrCat(" (", absl::StrJoin(names, ", "), " have)"),
-                      ". Undo: detsharectl tenant unset ", name.starts_with('-') ? "-- " : "", name,
-                      "\n", HintAt(name, names));
+  return absl::StrCat(
+      "Note: tenant ", name, " had no settings before",
+      names.empty() ? "" : absl::StrCat("; these tenants have some: ", absl::StrJoin(names, ", ")),
+      ". Undo: detsharectl tenant unset ", name.starts_with('-') ? "-- " : "", name, "\n",
+      HintAt(name, names));
 }
 
 std::string TenantsJson(const proto::Tenants& tenants) {

@@ -46,7 +46,8 @@ absl::StatusOr<std::unique_ptr<DriverApi>> OpenDriver(const std::string& path) {
       continue;
     }
     if (path.empty() && dlsym(library, kShimSymbol) != nullptr) {
-      absl::StrAppend(&tried, tried.empty() ? "" : "; ", candidate, " is DetShare's own");
+      absl::StrAppend(&tried, tried.empty() ? "" : "; ", candidate,
+                      " is DetShare's own library, not the driver's");
       dlclose(library);
       continue;
     }

@@ -92,7 +92,7 @@ says 'a number, or 0 for all'
 expect 2 tenant set x --slo-tpot soon
 says 'a duration'
 expect 0 tenant set trian --weight 3
-says "tenant trian had no settings before ($(id -un) have). Undo: detsharectl tenant unset trian"
+says "tenant trian had no settings before; these tenants have some: $(id -un). Undo: detsharectl tenant unset trian"
 expect 0 tenant unset trian
 says 'Tenant trian has no settings any more'
 expect 1 tenant unset trian
@@ -147,13 +147,13 @@ says 'tenant web (default/web-0/server) .*: endpoint web belongs to default/web-
 expect 2 endpoint owner web --pod web-0
 says 'write NAMESPACE/POD or NAMESPACE/POD/CONTAINER'
 expect 1 endpoint owner wob --job 17
-says 'no such endpoint'
+says 'there is no endpoint'
 expect 2 endpoint open web --job 'a b'
 says "the owner's job"
 expect 0 endpoint close web
 says '^Its 0 sessions used GPUs for 0.0 s, and at most 0 B of memory.$'
 expect 1 endpoint close web
-says 'no such endpoint'
+says 'there is no endpoint'
 expect 0 endpoint open web --json
 python3 -c 'import json, os, sys
 web = json.load(open(sys.argv[1]))

@@ -23,7 +23,7 @@ class FakeNode {
         open) mkdir -p endpoints/$3 ;;
         close)
           if ! rmdir endpoints/$3 2>/dev/null; then
-            echo 'detsharectl: detshared refused: there is no such endpoint' >&2; exit 1
+            echo 'detsharectl: detshared refused: there is no endpoint' >&2; exit 1
           fi
           echo '{"sessions": 1, "gpu_seconds": 2.5, "peak_memory": 1048576}' ;;
       esac)");
