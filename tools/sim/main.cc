@@ -115,7 +115,8 @@ int Main(int argc, char** argv) {
   Options& options = flags.options;
   options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   CLI::App app("Simulates scheduling policies over many devices, in virtual time.", "detshare-sim");
-  app.add_option("--policies", options.policies, "Names, or paths of shared objects, with commas")
+  app.add_option("--policies", options.policies,
+                 "Policies, by name or path of a shared object, with commas between")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--placements", options.placements, "How programs are put on devices")
@@ -144,11 +145,13 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember(GeneratedFormats()))
       ->excludes(trace)
       ->capture_default_str();
-  app.add_option("--rate", flags.rate, "Generated requests a second in all [6, or 0.5 a device]")
+  app.add_option("--rate", flags.rate,
+                 "Generated requests a second in all [0.5 for each device, at most 6]")
       ->check(NumberIn(1e-6, 1e9));
-  app.add_option("--services", flags.services, "Generated services [two a device]")
+  app.add_option("--services", flags.services, "Generated services [two for each device]")
       ->check(NotNegative());
-  app.add_option("--trainings", flags.trainings, "Trainings without end beside them [one a device]")
+  app.add_option("--trainings", flags.trainings,
+                 "Trainings without end beside them [one for each device]")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--model", options.model.billions, "Parameters of language models, in billions")
       ->check(NumberIn(0.1, 50))
@@ -163,7 +166,7 @@ int Main(int argc, char** argv) {
       ->check(NotNegative())
       ->capture_default_str();
   app.add_option("--threads", options.threads,
-                 "Threads that simulate; the result does not depend on them")
+                 "Threads that simulate; the result does not depend on them [one for each CPU]")
       ->check(CLI::Range(1, 1024));
   app.add_option("--csv", flags.csv, "Where to write the figures as a table of values")
       ->type_name("FILE");
