@@ -240,9 +240,9 @@ void FinishReadDigest() {
   } else {
     length = snprintf(line, sizeof(line),
                       "detshare: digest %s of %" PRIu64 " reads, %" PRIu64 " bytes, %" PRIu64
-                      " streams (%.200s)\n",
+                      " stream%s (%.200s)\n",
                       hex.c_str(), summary.reads, summary.bytes, summary.sequences,
-                      g_read_digest->program().c_str());
+                      summary.sequences == 1 ? "" : "s", g_read_digest->program().c_str());
   }
   WriteAll(fd >= 0 ? fd : STDERR_FILENO, line, static_cast<size_t>(length));
   if (fd >= 0) close(fd);

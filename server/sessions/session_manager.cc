@@ -381,8 +381,8 @@ absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& req
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
   const uint64_t max = account->devices();
   if (request.device_count > shown->size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request.device_count, " devices were asked for; there are ", shown->size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        request.device_count, " devices were asked for; the program may use ", shown->size()));
   }
   if (max != 0 && request.device_count > max) {
     return absl::PermissionDeniedError(absl::StrCat(

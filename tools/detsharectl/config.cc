@@ -21,14 +21,6 @@ constexpr int kExitMistakes = 1;
 
 std::string FileOr(const std::string& file) { return file.empty() ? kDefaultConfigFile : file; }
 
-// The reason why `file`, which the user named or left out, cannot be read, with what to do about it.
-std::string WithAdvice(const std::string& file, const absl::Status& status) {
-  return absl::StrCat(status.message(), file.empty() && absl::IsNotFound(status)
-                                            ? "; name the daemon's file, or begin with the output "
-                                              "of detsharectl config example"
-                                            : "");
-}
-
 ordered_json SettingJson(const ConfigSetting& setting, const Config& config) {
   if (!setting.computed.empty() && IsDefault(setting, config)) return nullptr;
   if (const auto* text = std::get_if<std::string Config::*>(&setting.field)) return config.*(*text);
@@ -121,7 +113,12 @@ int CheckConfig(const std::string& file, bool json) {
     problems = MistakesOf(parsed);
     if (problems.empty()) warnings = WarningsOf(parsed.config);
   } else {
-    problems.push_back({0, 0, WithAdvice(file, text.status())});
+    const bool none = file.empty() && absl::IsNotFound(text.status());
+    problems.push_back({0, 0,
+                        absl::StrCat(text.status().message(),
+                                     none ? "; name the daemon's file, or begin with the output of "
+                                            "detsharectl config example"
+                                          : "")});
   }
   if (json) {
     ordered_json list = ordered_json::array();
@@ -144,9 +141,13 @@ int CheckConfig(const std::string& file, bool json) {
 }
 
 int ShowConfig(const std::string& file, bool json) {
-  const absl::StatusOr<Config> config = LoadConfig(FileOr(file));
+  absl::StatusOr<Config> config = LoadConfig(FileOr(file));
+  if (file.empty() && absl::IsNotFound(config.status())) {
+    std::fprintf(stderr, "There is no %s, so the defaults hold:\n", kDefaultConfigFile);
+    config = Config();
+  }
   if (!config.ok()) {
-    std::fprintf(stderr, "%s\n", WithAdvice(file, config.status()).c_str());
+    std::fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
     return kExitMistakes;
   }
   std::fputs((json ? ConfigJson(*config) : ConfigText(*config)).c_str(), stdout);

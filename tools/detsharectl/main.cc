@@ -605,7 +605,7 @@ int Main(int argc, char** argv) {
   CLI::App app("Inspects and administers a running detshared.", "detsharectl");
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option("--socket", options.socket, "The daemon's socket")
+  app.add_option("--socket", options.socket, "The daemon's socket; DETSHARE_SOCKET sets it, too")
       ->type_name("PATH")
       ->capture_default_str();
   app.add_flag("--json", options.json, "Print JSON");
@@ -636,7 +636,7 @@ int Main(int argc, char** argv) {
   CLI::App* show =
       config->add_subcommand("show", "Show all settings, with the defaults (needs no daemon)");
   for (CLI::App* command : {check, show}) {
-    command->add_option("file", options.config_file, "The file [/etc/detshare/detshare.toml]")
+    command->add_option("FILE", options.config_file, "The file [/etc/detshare/detshare.toml]")
         ->type_name("FILE");
   }
   CLI::App* example = config->add_subcommand(

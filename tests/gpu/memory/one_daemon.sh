@@ -8,6 +8,10 @@
 # (NAME.out, NAME.err); and fail TEXT, which ends everything. The processes in `programs` end with
 # this one.
 set -uo pipefail
+if [ "${1:-}" = --help ]; then
+  sed -n '2,/^[^#]/{/^[^#]/d;s/^# \{0,1\}//p}' "$0"
+  exit 0
+fi
 own_options=
 programs=()
 

@@ -27,6 +27,10 @@ expect 0 '# log_level = "info"' "$detsharectl" config show "$work/example.toml"
 printf '[daemon]\nlog_level = "loud"\n' >"$work/wrong.toml"
 expect 1 "$work/wrong.toml:2:13: log_level is error, warning, info or debug" "$detsharectl" config check "$work/wrong.toml"
 expect 1 "wrong.toml:2:13" "$detsharectl" config show "$work/wrong.toml"
+if [ ! -e /etc/detshare/detshare.toml ]; then
+  expect 0 'There is no /etc/detshare/detshare.toml, so the defaults hold' "$detsharectl" config show
+  expect 1 'begin with the output of detsharectl config example' "$detsharectl" config check
+fi
 expect 1 '"column": 13' "$detsharectl" --json config check "$work/wrong.toml"
 expect 1 "No such file" "$detsharectl" config check "$work/none.toml"
 expect 2 "" "$detsharectl" config
@@ -84,7 +88,7 @@ expect 2 '--out: a value is not ""' "$detsharectl" --socket "$work/none.sock" tr
 expect 2 '--tenant: a value is not ""' "$detsharectl" --socket "$work/none.sock" events --tenant ""
 expect 2 '--socket: a value is not ""' "$detsharectl" --socket "" status
 expect 2 'WHO: "" is no name' "$detsharectl" --socket "$work/none.sock" sessions kill ""
-expect 2 'file: "" is no name' "$detsharectl" config check ""
+expect 2 'FILE: "" is no name' "$detsharectl" config check ""
 expect 2 "--weight is given 2 times, and may be given once" "$detsharectl" --socket "$work/none.sock" tenant set train --weight 1 --weight 2
 expect 2 "--param needs a value: NAME=VALUE" "$detsharectl" --socket "$work/none.sock" policy set fair --param
 expect 2 "--session: abc is not a number that the option takes" "$detsharectl" --socket "$work/none.sock" events --session abc
