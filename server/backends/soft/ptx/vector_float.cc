@@ -101,6 +101,35 @@ struct OpDRcp {
 struct OpDRsqrt {
   static double Do(double a) { return 1.0 / __builtin_sqrt(a); }
 };
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 read and write only the upper halves of doubles.
+constexpr uint64_t kUpperHalf = 0xffffffff00000000u;
+inline double Upper(double v) {
+  const uint64_t bits = std::bit_cast<uint64_t>(v) & kUpperHalf;
+  // A subnormal value becomes zero.
+  return std::bit_cast<double>(bits >> 52 & 0x7ff ? bits : bits & uint64_t{1} << 63);
+}
+inline double CanonicalUpper(double v) {
+  return v != v ? std::bit_cast<double>(0x7fffffff00000000u) : v;
+}
+struct OpDRcpFtz {
+  // A NaN may have all its bits in the lower half.
+  static double Do(double a) { return CanonicalUpper(a != a ? a : Upper(1.0 / Upper(a))); }
+};
+struct OpDRsqrtFtz {
+  // Hardware's result is below the exact one: with a greater one hypot(1, DBL_MAX) would be
+  // infinite, and on an H200 it is finite. So this is the greatest result below that of every
+  // double with the input's upper half.
+  static double Do(double a) {
+    const double x = Upper(a);
+    const double next = std::bit_cast<double>(std::bit_cast<uint64_t>(x) + (uint64_t{1} << 32));
+    const double limit =
+        next > std::numeric_limits<double>::max() ? 0x1p-512 : 1.0 / __builtin_sqrt(next);
+    const double below = std::bit_cast<double>((std::bit_cast<uint64_t>(limit) - 1) & kUpperHalf);
+    const bool ordinary = x > 0 && x <= std::numeric_limits<double>::max();
+    const double special = x == 0 ? 1.0 / x : 1.0 / __builtin_sqrt(x);
+    return CanonicalUpper(a != a ? a : ordinary ? below : special);
+  }
+};
 struct OpDFma {
   static double Do(double a, double b, double e) { return __builtin_fma(a, b, e); }
 };
@@ -263,7 +292,7 @@ ExecFn SelectFloat32(VectorOp op, VectorFlags f) {
       return nullptr;
   }
 }
-ExecFn SelectFloat64(VectorOp op) {
+ExecFn SelectFloat64(VectorOp op, VectorFlags f) {
   switch (op) {
     case VectorOp::kAdd:
       return Map2<double, double, double, OpDAdd>;
@@ -276,9 +305,9 @@ ExecFn SelectFloat64(VectorOp op) {
     case VectorOp::kSqrt:
       return Map1<double, double, OpDSqrt>;
     case VectorOp::kRcp:
-      return Map1<double, double, OpDRcp>;
+      return f.ftz ? Map1<double, double, OpDRcpFtz> : Map1<double, double, OpDRcp>;
     case VectorOp::kRsqrt:
-      return Map1<double, double, OpDRsqrt>;
+      return f.ftz ? Map1<double, double, OpDRsqrtFtz> : Map1<double, double, OpDRsqrt>;
     case VectorOp::kFma:
       return Map3<double, double, double, double, OpDFma>;
     case VectorOp::kAbs:
@@ -301,7 +330,7 @@ ExecFn SelectFloat64(VectorOp op) {
 }  // namespace
 
 ExecFn SelectFloat(VectorOp op, Type t, VectorFlags f) {
-  return t == Type::kF32 ? SelectFloat32(op, f) : SelectFloat64(op);
+  return t == Type::kF32 ? SelectFloat32(op, f) : SelectFloat64(op, f);
 }
 
 }  // namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA

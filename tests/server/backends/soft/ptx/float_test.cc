@@ -532,6 +532,83 @@ TEST_CASE("An approximate quotient is zero, or no number, where the divisor is a
                                                [](float a, float b, float) { return a / b; });
 }
 
+uint64_t Bits(double v) { return std::bit_cast<uint64_t>(v); }
+
+TEST_CASE("Approximations in half a double leave the other half zero and know special values") {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr double kMax = std::numeric_limits<double>::max();
+  constexpr double kLeast = std::numeric_limits<double>::denorm_min();
+  const double nan = std::bit_cast<double>(uint64_t{0x7ff0000000000001});
+  struct Example {
+    double input;
+    double rcp, rsqrt;
+  };
+  const double none = std::bit_cast<double>(uint64_t{0x7fffffff00000000});
+  const Example examples[] = {{kInf, 0.0, 0.0},
+                              {-kInf, -0.0, none},
+                              {0.0, kInf, kInf},
+                              {-0.0, -kInf, -kInf},
+                              {kLeast, kInf, kInf},
+                              {-kLeast, -kInf, -kInf},
+                              {nan, none, none},
+                              {-1.0, -1.0, none},
+                              {4.0, 0.25, 0.5 - 0x1p-22},
+                              // A reciprocal that would be subnormal becomes zero.
+                              {kMax, 0.0, 0x1p-512 - 0x1p-533}};
+  Memory memory;
+  double* in = memory.New<double>(32);
+  double* rcp = memory.New<double>(32);
+  double* rsqrt = memory.New<double>(32);
+  const size_t count = std::size(examples);
+  for (size_t i = 0; i < count; ++i) in[i] = examples[i].input;
+  RunInstruction(InstructionKernel("rcp.approx.ftz.f64 %o, %a;", 8, 8, 8, 8), memory, 1, 32,
+                 Params().Add(in).Add(in).Add(in).Add(rcp));
+  RunInstruction(InstructionKernel("rsqrt.approx.ftz.f64 %o, %a;", 8, 8, 8, 8), memory, 1, 32,
+                 Params().Add(in).Add(in).Add(in).Add(rsqrt));
+  for (size_t i = 0; i < count; ++i) {
+    INFO(examples[i].input);
+    CHECK(Bits(rcp[i]) == Bits(examples[i].rcp));
+    CHECK(Bits(rsqrt[i]) == Bits(examples[i].rsqrt));
+  }
+
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 32; ++i)
+    in[i] = std::ldexp(1.0 + static_cast<double>(random() >> 12) * 0x1p-52,
+                       static_cast<int>(random() % 600) - 300);
+  RunInstruction(InstructionKernel("rcp.approx.ftz.f64 %o, %a;", 8, 8, 8, 8), memory, 1, 32,
+                 Params().Add(in).Add(in).Add(in).Add(rcp));
+  RunInstruction(InstructionKernel("rsqrt.approx.ftz.f64 %o, %a;", 8, 8, 8, 8), memory, 1, 32,
+                 Params().Add(in).Add(in).Add(in).Add(rsqrt));
+  for (int i = 0; i < 32; ++i) {
+    INFO(in[i]);
+    CHECK(static_cast<uint32_t>(Bits(rcp[i])) == 0);
+    CHECK(static_cast<uint32_t>(Bits(rsqrt[i])) == 0);
+    CHECK(std::fabs(rcp[i] * in[i] - 1) < 0x1p-18);
+    CHECK(rsqrt[i] < 1 / std::sqrt(in[i]));
+    CHECK(rsqrt[i] * std::sqrt(in[i]) > 1 - 0x1p-18);
+  }
+}
+
+TEST_CASE("The root of a sum of squares below 2^1024 is finite") {
+  // As nvcc scales, approximates and refines hypot().
+  const std::string body =
+      "{ .reg .f64 %d<9>;\n"
+      "mul.f64 %d0, %a, 0d0010000000000000; fma.rn.f64 %d1, %d0, %d0, 0d0000000000000000;\n"
+      "rsqrt.approx.ftz.f64 %d2, %d1; mul.rn.f64 %d3, %d2, %d2; neg.f64 %d3, %d3;\n"
+      "fma.rn.f64 %d4, %d1, %d3, 0d3FF0000000000000;\n"
+      "fma.rn.f64 %d5, 0d3FD8000000000000, %d4, 0d3FE0000000000000;\n"
+      "mul.rn.f64 %d6, %d4, %d2; fma.rn.f64 %d7, %d5, %d6, %d2;\n"
+      "mul.f64 %d8, %d1, %d7; mul.f64 %o, %d8, 0d7FD0000000000000; }";
+  Memory memory;
+  double* in = memory.New<double>(32);
+  double* out = memory.New<double>(32);
+  in[0] = std::numeric_limits<double>::max();
+  RunInstruction(InstructionKernel(body, 8, 8, 8, 8), memory, 1, 32,
+                 Params().Add(in).Add(in).Add(in).Add(out));
+  CHECK(out[0] <= in[0]);
+  CHECK(out[0] >= std::nextafter(in[0], 0.0));
+}
+
 TEST_CASE("Approximations are accurate to a few units in the last place") {
   struct Function {
     const char* body;
