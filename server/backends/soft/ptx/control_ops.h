@@ -58,7 +58,7 @@ void ExecVideo(Context& c, const Instr& in, uint32_t mask);
 // The scalar video instructions: on whole registers, or on a byte or a half of each. imm: a
 // ScalarVideo; a, b; c: what the result is combined with, or the rest of the result.
 struct ScalarVideo {
-  enum Op : uint8_t { kNone, kAdd, kSub, kAbsDiff, kMin, kMax, kShl, kShr, kSet };
+  enum Op : uint8_t { kNone, kAdd, kSub, kAbsDiff, kMin, kMax, kShl, kShr, kSet, kMad };
   static constexpr uint8_t kSignedA = 1, kSignedB = 2, kSignedD = 4;
 
   Op op = kNone;
@@ -68,12 +68,16 @@ struct ScalarVideo {
   bool saturate = false;
   bool wrap = false;  // shifts: the count wraps at 32
   uint8_t compare = 0;
+  // kMad: (a b + c + plus_one) >> scale. At most one of these is set.
+  bool plus_one = false, negate_product = false, negate_c = false;
+  uint8_t scale = 0;
 
   int64_t Pack() const {
-    return static_cast<int64_t>(uint64_t{op} | uint64_t{second} << 8 | uint64_t{signs} << 16 |
-                                uint64_t{select_a} << 24 | uint64_t{select_b} << 28 |
-                                uint64_t{select_d} << 32 | uint64_t{saturate} << 36 |
-                                uint64_t{wrap} << 37 | uint64_t{compare} << 40);
+    return static_cast<int64_t>(
+        uint64_t{op} | uint64_t{second} << 8 | uint64_t{signs} << 16 | uint64_t{select_a} << 24 |
+        uint64_t{select_b} << 28 | uint64_t{select_d} << 32 | uint64_t{saturate} << 36 |
+        uint64_t{wrap} << 37 | uint64_t{plus_one} << 38 | uint64_t{negate_product} << 39 |
+        uint64_t{compare} << 40 | uint64_t{negate_c} << 48 | uint64_t{scale} << 49);
   }
   static ScalarVideo Unpack(int64_t packed) {
     const uint64_t v = static_cast<uint64_t>(packed);
@@ -86,11 +90,16 @@ struct ScalarVideo {
     s.select_d = v >> 32 & 0xf;
     s.saturate = (v >> 36 & 1) != 0;
     s.wrap = (v >> 37 & 1) != 0;
+    s.plus_one = (v >> 38 & 1) != 0;
+    s.negate_product = (v >> 39 & 1) != 0;
     s.compare = v >> 40 & 0xff;
+    s.negate_c = (v >> 48 & 1) != 0;
+    s.scale = v >> 49 & 0xf;
     return s;
   }
 };
 void ExecScalarVideo(Context& c, const Instr& in, uint32_t mask);
+void ExecVideoMad(Context& c, const Instr& in, uint32_t mask);  // vmad: op is kMad
 
 enum class Sreg : uint8_t {
   kTidX,

@@ -128,4 +128,29 @@ void ExecScalarVideo(Context& c, const Instr& in, uint32_t mask) {
   });
 }
 
+void ExecVideoMad(Context& c, const Instr& in, uint32_t mask) {
+  uint32_t* d = c.Dst<uint32_t>(in.d);
+  const uint32_t* a = c.Src<uint32_t>(in.a);
+  const uint32_t* b = c.Src<uint32_t>(in.b);
+  const uint32_t* e = c.Src<uint32_t>(in.c);
+  const ScalarVideo video = ScalarVideo::Unpack(in.imm);
+  const bool signed_a = (video.signs & ScalarVideo::kSignedA) != 0,
+             signed_b = (video.signs & ScalarVideo::kSignedB) != 0;
+  // The type of the result does not count.
+  const bool is_signed = signed_a || signed_b || video.negate_product || video.negate_c;
+  // A negated product of two 32-bit integers needs 65 bits.
+  using Wide = __int128;
+  const Wide low = is_signed ? INT32_MIN : 0, high = is_signed ? Wide{INT32_MAX} : UINT32_MAX;
+  ForEachLane(mask, [&](uint32_t i) {
+    const Wide x = Extend(a[i] >> ShiftOf(video.select_a), BitsOf(video.select_a), signed_a);
+    const Wide y = Extend(b[i] >> ShiftOf(video.select_b), BitsOf(video.select_b), signed_b);
+    const Wide product = video.negate_product ? -(x * y) : x * y;
+    const Wide rest = Extend(e[i], 32, is_signed);
+    Wide r = product + (video.negate_c ? -rest : rest) + (video.plus_one ? 1 : 0);
+    r >>= video.scale;
+    if (video.saturate) r = std::clamp(r, low, high);
+    d[i] = static_cast<uint32_t>(r);
+  });
+}
+
 }  // namespace detshare::soft::ptx

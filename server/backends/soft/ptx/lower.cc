@@ -77,6 +77,7 @@ const std::unordered_map<std::string_view, Lowering::Handler>& Lowering::Handler
       {"vshl", &Lowering::LowerScalarVideo},
       {"vshr", &Lowering::LowerScalarVideo},
       {"vset", &Lowering::LowerScalarVideo},
+      {"vmad", &Lowering::LowerVideoMad},
       {"vadd2", &Lowering::LowerVideo},
       {"vadd4", &Lowering::LowerVideo},
       {"vsub2", &Lowering::LowerVideo},

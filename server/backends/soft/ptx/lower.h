@@ -153,6 +153,7 @@ class Lowering {
   void LowerDot();
   void LowerVideo();
   void LowerScalarVideo();
+  void LowerVideoMad();
   void LowerPair16(uint32_t op, Type type, bool relu);
   void LowerSad();
   void LowerSetp();

@@ -687,6 +687,41 @@ void Lowering::LowerScalarVideo() {
   low.in.imm = video.Pack();
 }
 
+// vmad.dtype.atype.btype{.po}{.sat}{.shr7|.shr15} d, {-}a{.asel}, {-}b{.bsel}, {-}c. Two negated factors
+// count as none.
+void Lowering::LowerVideoMad() {
+  using Video = ScalarVideo;
+  Video video;
+  video.op = Video::kMad;
+  video.plus_one = Take("po");
+  video.saturate = Take("sat");
+  video.scale = Take("shr7") ? 7 : Take("shr15") ? 15 : 0;
+  const Type d = TakeType(), a = TakeType(), b = TakeType();
+  for (Type t : {d, a, b}) {
+    if (t != Type::kU32 && t != Type::kS32) return FailUnknown();
+  }
+  video.signs = static_cast<uint8_t>((IsSigned(a) ? Video::kSignedA : 0) |
+                                     (IsSigned(b) ? Video::kSignedB : 0));
+  if (!AllUsed() || !NeedOperands(4, 4)) return;
+  Operand x = Op(1), y = Op(2), z = Op(3);
+  const bool any = x.negated || y.negated || z.negated;
+  const bool minus_x = std::exchange(x.negated, false), minus_y = std::exchange(y.negated, false);
+  video.negate_product = minus_x != minus_y;
+  video.negate_c = std::exchange(z.negated, false);
+  if ((video.plus_one && any) || (video.negate_product && video.negate_c)) return FailUnknown();
+  video.select_a = std::exchange(x.selector, uint8_t{0});
+  video.select_b = std::exchange(y.selector, uint8_t{0});
+  const int32_t from_a = Source(x, a), from_b = Source(y, b), from_c = Source(z, d);
+  const int32_t result = Destination(Op(0), d);
+  if (!ok()) return;
+  LowInstr& low = Emit(ExecVideoMad, CostCounters::kInteger);
+  low.in.d = result;
+  low.in.a = from_a;
+  low.in.b = from_b;
+  low.in.c = from_c;
+  low.in.imm = video.Pack();
+}
+
 // add, min and max on pairs of 16-bit integers.
 void Lowering::LowerPair16(uint32_t op, Type type, bool relu) {
   uint32_t aux = op | (relu ? VideoAux::kRelu : 0);

@@ -406,6 +406,44 @@ TEST_CASE("Scalar video instructions select, saturate, combine and merge") {
   }
 }
 
+TEST_CASE("Video multiply-adds negate, add one, scale and saturate") {
+  CheckInstruction<u32, u32, u32, u32>("vmad.u32.u32.u32 %o, %a, %b, %c;",
+                                       [](u32 a, u32 b, u32 c) { return a * b + c; });
+  CheckInstruction<u32, u32, u32, u32>(
+      "vmad.u32.u32.u32.po.shr7 %o, %a.h0, %b.b3, %c;", [](u32 a, u32 b, u32 c) {
+        return static_cast<u32>(((a & 0xffff) * u64{b >> 24} + c + 1) >> 7);
+      });
+  CheckInstruction<u32, u32, u32, u32>(
+      "vmad.u32.u32.u32.shr15 %o, %a.h1, %b, %c;",
+      [](u32 a, u32 b, u32 c) { return static_cast<u32>(((a >> 16) * u64{b} + c) >> 15); });
+  CheckInstruction<u32, u32, u32, u32>(
+      "vmad.u32.u32.u32.sat %o, %a, %b, %c;",
+      [](u32 a, u32 b, u32 c) { return std::min<u64>(u64{a} * b + c, UINT32_MAX); });
+  CheckInstruction<s32, s32, s32, s32>(
+      "vmad.s32.s32.s32.sat.shr7 %o, %a, %b.b1, %c;", [](s32 a, s32 b, s32 c) {
+        const s64 r = (s64{a} * static_cast<int8_t>(b >> 8) + c) >> 7;
+        return std::clamp<s64>(r, INT32_MIN, INT32_MAX);
+      });
+  CheckInstruction<s32, s32, u32, s32>(
+      "vmad.s32.s32.u32.sat %o, %a, %b, -%c;",
+      [](s32 a, u32 b, s32 c) { return std::clamp<s64>(s64{a} * b - c, INT32_MIN, INT32_MAX); });
+  // A negated product of unsigned integers is signed, and so is what it is added to.
+  CheckInstruction<s32, u32, u32, s32>(
+      "vmad.u32.u32.u32.sat %o, %a.h0, -%b, %c;", [](u32 a, u32 b, s32 c) {
+        return std::clamp<s64>(c - s64{a & 0xffff} * b, INT32_MIN, INT32_MAX);
+      });
+  CheckInstruction<u32, u32, u32, u32>("vmad.s32.u32.u32 %o, -%a, -%b, %c;",
+                                       [](u32 a, u32 b, u32 c) { return a * b + c; });
+  for (const char* bad :
+       {"vmad.u32.u32.u32 %o.b0, %a, %b, %c;", "vmad.u32.u32.u32 %o, -%a, %b, -%c;",
+        "vmad.u32.u32.u32.po %o, %a, %b, -%c;", "vmad.u32.u32.u16 %o, %a, %b, %c;",
+        "vmad.u32.u32.u32.shr8 %o, %a, %b, %c;", "vmad.u32.u32.u32 %o, %a, %b;"}) {
+    Memory memory;
+    INFO(bad);
+    CHECK_THROWS(Program(&memory, InstructionKernel(bad, 4, 4, 4, 4)));
+  }
+}
+
 TEST_CASE("Vector moves pack and unpack") {
   Check2<u64, u32, u32>("mov.b64 %o, {%a, %b};", [](u32 a, u32 b) { return u64{b} << 32 | a; });
   Check1<u32, u64>("mov.b64 {%t1, %o}, %a;", [](u64 a) { return static_cast<u32>(a >> 32); });
