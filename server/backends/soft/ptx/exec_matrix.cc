@@ -1,144 +1,14 @@
-#include <algorithm>
+// wmma's loads and stores, ldmatrix, stmatrix and movmatrix.
 #include <array>
-#include <utility>
+#include <cstring>
 
-#include "absl/types/span.h"
 #include "server/backends/soft/ptx/converge.h"
+#include "server/backends/soft/ptx/matrix_fragments.h"
 #include "server/backends/soft/ptx/matrix_math.h"
-#include "server/backends/soft/ptx/matrix_ops.h"
 #include "server/backends/soft/ptx/memory_access.h"
-#include "server/backends/soft/ptx/rounding_scope.h"
 #include "server/backends/soft/ptx/transpose.h"
 
 namespace detshare::soft::ptx {
-namespace {
-
-enum class Role { kA, kB, kAccumulator };
-
-uint32_t ElementsOf(const MatrixShape& shape, Role role) {
-  return (role == Role::kB ? shape.k : shape.m) *
-         static_cast<uint32_t>(role == Role::kA ? shape.k : shape.n);
-}
-
-// Calls f(register, element, first) for each register of a wmma fragment. The lanes have elements
-// `first`, `first` + 1 and so on of a row-major matrix. A fragment of operands may
-// hold its matrix several times; only the first time counts.
-template <class F>
-void ForWmmaFragment(uint32_t matrix_elements, Type type, uint32_t registers, F f) {
-  const uint32_t per = ElementsPerRegister(type);
-  const uint32_t slots = std::min(registers * per, matrix_elements / kLanes);
-  for (uint32_t slot = 0; slot < slots; ++slot) f(slot / per, slot % per, slot * kLanes);
-}
-
-// Where a row-major matrix has the elements that the lanes have in one place of an mma fragment: lane
-// 4 g + i has element first + g * by_group + i * in_group.
-struct MmaPlaces {
-  uint32_t first = 0, by_group = 0, in_group = 0;
-
-  // Calls f(lane, place) for each lane.
-  template <class F>
-  void ForLanes(F f) const {
-    for (uint32_t g = 0; g < kLanes / 4; ++g)
-      for (uint32_t i = 0; i < 4; ++i) f(4 * g + i, first + g * by_group + i * in_group);
-  }
-};
-
-// Calls f(register, element, places) for each register of an mma fragment.
-template <class F>
-void ForMmaFragment(const MatrixShape& shape, Role role, Type type, uint32_t registers, F f) {
-  const uint32_t per = ElementsPerRegister(type);
-  const uint32_t columns = role == Role::kA ? shape.k : shape.n;
-  for (uint32_t slot = 0; slot < registers * per; ++slot) {
-    const uint32_t r = slot / per, j = slot % per;
-    MmaPlaces places;
-    if (role == Role::kA) {
-      const bool halves = shape.m == 16;  // two registers share their columns
-      places = {(halves ? 8 * (r & 1) : 0) * columns + j + (halves ? r / 2 : r) * 4 * per, columns,
-                per};
-    } else if (role == Role::kB) {
-      places = {(j + r * 4 * per) * columns, 1, per * columns};
-    } else {
-      places = {8 * (slot / 2) * columns + slot % 2, columns, 2};
-    }
-    f(r, j, places);
-  }
-}
-
-// Converts the registers of a fragment to a row-major matrix.
-void DecodeFragment(const Context& c, const MatrixMath& math, const MatrixShape& shape, Role role,
-                    Type type, absl::Span<const int32_t> registers, double* matrix) {
-  const uint32_t count = static_cast<uint32_t>(registers.size());
-  if (shape.wmma) {
-    ForWmmaFragment(ElementsOf(shape, role), type, count,
-                    [&](uint32_t r, uint32_t j, uint32_t first) {
-                      math.decode(type, c.Src<uint8_t>(registers[r]), j, matrix + first);
-                    });
-    return;
-  }
-  double values[kLanes];
-  ForMmaFragment(shape, role, type, count, [&](uint32_t r, uint32_t j, const MmaPlaces& places) {
-    math.decode(type, c.Src<uint8_t>(registers[r]), j, values);
-    places.ForLanes([&](uint32_t lane, uint32_t place) { matrix[place] = values[lane]; });
-  });
-}
-
-// Returns a fragment as a row-major matrix: `converted`, or the register that has it so.
-const double* ReadFragment(const Context& c, const MatrixMath& math, const MatrixShape& shape,
-                           Role role, Type type, absl::Span<const int32_t> registers,
-                           double* converted) {
-  if (shape.wmma && type == Type::kF64 && ElementsOf(shape, role) == kLanes)
-    return c.Src<double>(registers[0]);
-  DecodeFragment(c, math, shape, role, type, registers, converted);
-  return converted;
-}
-
-void WriteAccumulator(const Context& c, const MatrixMath& math, const MatrixShape& shape,
-                      const double* matrix, absl::Span<const int32_t> registers) {
-  const uint32_t count = static_cast<uint32_t>(registers.size());
-  const auto encode = [&](const double* values, uint32_t r, uint32_t j) {
-    math.encode(shape.d, values, j, shape.saturate, c.Dst<uint8_t>(registers[r]));
-  };
-  if (shape.wmma) {
-    ForWmmaFragment(uint32_t{shape.m} * shape.n, shape.d, count,
-                    [&](uint32_t r, uint32_t j, uint32_t first) { encode(matrix + first, r, j); });
-    return;
-  }
-  double values[kLanes];
-  ForMmaFragment(
-      shape, Role::kAccumulator, shape.d, count,
-      [&](uint32_t r, uint32_t j, const MmaPlaces& places) {
-        places.ForLanes([&](uint32_t lane, uint32_t place) { values[lane] = matrix[place]; });
-        encode(values, r, j);
-      });
-}
-
-}  // namespace
-
-void ExecMma(Context& c, const Instr& in, uint32_t mask) {
-  static const MatrixMath& math = *AllMatrixMath().front();
-  Converge(c, in, mask, true, [&](uint32_t lanes) {
-    if (lanes != kFullMask)
-      return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
-    const MatrixShape shape = MatrixShape::Unpack(in.imm);
-    const int32_t* next = c.frame->function->extras.data() + in.extra;
-    const auto take = [&](uint32_t count) {
-      return absl::MakeConstSpan(std::exchange(next, next + count), count);
-    };
-    const auto to = take(in.aux & 0xff);
-    MatrixElements of_a, of_b, d;
-    const double* const a =
-        ReadFragment(c, math, shape, Role::kA, shape.a, take(in.aux >> 8 & 0xff), of_a);
-    const double* const b =
-        ReadFragment(c, math, shape, Role::kB, shape.b, take(in.aux >> 16 & 0xff), of_b);
-    DecodeFragment(c, math, shape, Role::kAccumulator, shape.c, take(in.aux >> 24), d);
-    {
-      const RoundingScope scope(shape.rounding);
-      math.multiply_add(a, b, d, shape.m, shape.n, shape.k);
-    }
-    WriteAccumulator(c, math, shape, d, to);
-  });
-}
-
 namespace {
 
 // Calls f(pointer, line, length) for each row or column of a matrix in memory. Returns false after a

@@ -235,7 +235,8 @@ class Lowering {
   void LowerMatrixRows(bool store);
   void LowerMovmatrix();
   void LowerWmmaMemory(const MatrixShape& shape, bool load);
-  void LowerMma(MatrixShape shape, bool wmma);
+  void LowerMma(MatrixShape shape, bool wmma, bool sparse);
+  bool TakeBitMma(MatrixShape* shape, ExecFn* fn);
   // Appends the registers of an operand and returns their number.
   uint32_t AddFragment(const Operand& o, Type type, bool destination,
                        std::vector<int32_t>* registers);

@@ -8,16 +8,19 @@ namespace {
 
 // Reads a shape such as "m16n8k16". Returns false for other text.
 bool ParseShape(std::string_view text, MatrixShape* shape) {
-  uint8_t* const sides[] = {&shape->m, &shape->n, &shape->k};
+  uint32_t sides[3];
   size_t at = 0;
   for (int i = 0; i < 3; ++i) {
     if (at >= text.size() || text[at++] != "mnk"[i]) return false;
     uint32_t value = 0;
     while (at < text.size() && text[at] >= '0' && text[at] <= '9' && value < 100)
       value = value * 10 + static_cast<uint32_t>(text[at++] - '0');
-    if (value == 0 || value > (i == 2 ? 64 : kMaxMatrixSide)) return false;
-    *sides[i] = static_cast<uint8_t>(value);
+    if (value == 0 || value > (i == 2 ? 256 : kMaxMatrixSide)) return false;
+    sides[i] = value;
   }
+  shape->m = static_cast<uint8_t>(sides[0]);
+  shape->n = static_cast<uint8_t>(sides[1]);
+  shape->k = static_cast<uint16_t>(sides[2]);
   return at == text.size();
 }
 
@@ -32,6 +35,21 @@ bool IsNarrowInput(Type t) {
 bool IsAccumulator(Type t) {
   return t == Type::kF16 || t == Type::kF32 || t == Type::kF64 || t == Type::kS32;
 }
+// Whether a matrix of `rows` by `columns` fits in MatrixElements.
+bool FitsElements(uint32_t rows, uint32_t columns) {
+  return rows * columns <= kMaxMatrixSide * kMaxMatrixSide;
+}
+// Whether mma takes a sparse A of this shape and type. `lanes`: how many lanes of four have the metadata.
+bool IsSparse(const MatrixShape& shape, uint32_t* lanes) {
+  if (shape.m != 16 || shape.n != 8 || (!IsInput(shape.a) && !IsNarrowInput(shape.a))) return false;
+  const uint32_t per = ElementsPerRegister(shape.a);
+  const bool is_small_float = shape.a == Type::kE4M3 || shape.a == Type::kE5M2;
+  // A has two or four registers.
+  if (shape.a == Type::kF64 || (shape.k != 16 * per && (shape.k != 8 * per || is_small_float)))
+    return false;
+  *lanes = (per <= 2 ? 1 : 2) * (shape.k / (8 * per));
+  return true;
+}
 Type RegisterType(Type t) { return t == Type::kF64 ? Type::kB64 : Type::kB32; }
 
 }  // namespace
@@ -41,6 +59,7 @@ void Lowering::LowerMatrix() {
   const bool wmma = name == "wmma";
   const bool load = wmma && Take("load"), store = wmma && Take("store");
   if (wmma && !load && !store && !Take("mma")) return FailUnknown();
+  const bool sparse = name == "mma" && (Take("sp") || Take("sp::ordered_metadata"));
   if (!Take("sync")) return FailUnknown();
   Take("aligned");
   if (name == "ldmatrix" || name == "stmatrix") return LowerMatrixRows(name == "stmatrix");
@@ -55,11 +74,9 @@ void Lowering::LowerMatrix() {
       found = true;
     }
   }
-  constexpr uint32_t kElements = kMaxMatrixSide * kMaxMatrixSide;
-  if (!found || uint32_t{shape.m} * shape.k > kElements || uint32_t{shape.k} * shape.n > kElements)
-    return FailUnknown();
+  if (!found) return FailUnknown();
   if (load || store) return LowerWmmaMemory(shape, load);
-  LowerMma(shape, wmma);
+  LowerMma(shape, wmma, sparse);
 }
 
 uint32_t Lowering::AddFragment(const Operand& o, Type type, bool destination,
@@ -157,10 +174,11 @@ void Lowering::LowerWmmaMemory(const MatrixShape& shape, bool load) {
   const Type type = TakeType();
   if (is_a || is_b ? !IsInput(type) : !IsAccumulator(type)) return FailUnknown();
   if (!AllUsed() || !NeedOperands(2, 3)) return;
+  if (shape.k > kMaxMatrixSide) return FailUnknown();
   BeginGuard();
   MatrixShape matrix;
-  matrix.m = is_b ? shape.k : shape.m;
-  matrix.n = is_a ? shape.k : shape.n;
+  matrix.m = is_b ? static_cast<uint8_t>(shape.k) : shape.m;
+  matrix.n = is_a ? static_cast<uint8_t>(shape.k) : shape.n;
   matrix.k = 1;
   matrix.a = type;
   matrix.saturate = by_columns;
@@ -185,7 +203,22 @@ void Lowering::LowerWmmaMemory(const MatrixShape& shape, bool load) {
   low.in.aux = static_cast<uint32_t>(space);
 }
 
-void Lowering::LowerMma(MatrixShape shape, bool wmma) {
+// mma.sync.aligned.shape.row.col.s32.b1.b1.s32.xor.popc d, a, b, c: the types are taken.
+bool Lowering::TakeBitMma(MatrixShape* shape, ExecFn* fn) {
+  const bool is_xor = Take("xor"), is_and = Take("and");
+  if (is_xor == is_and || !Take("popc") || shape->b != Type::kB1 || shape->c != Type::kS32 ||
+      shape->d != Type::kS32 || shape->saturate || shape->rounding != Rounding::kNone ||
+      shape->n != 8) {
+    return false;
+  }
+  if (shape->k != 128 ? shape->m != 16 || shape->k != 256 : shape->m != 8 && shape->m != 16)
+    return false;
+  shape->k /= 32;
+  *fn = is_xor ? ExecMmaXor : ExecMmaAnd;
+  return true;
+}
+
+void Lowering::LowerMma(MatrixShape shape, bool wmma, bool sparse) {
   while (Take("row") || Take("col")) {
   }
   shape.wmma = wmma;
@@ -201,7 +234,12 @@ void Lowering::LowerMma(MatrixShape shape, bool wmma) {
     shape.b = third;
     shape.c = fourth;
   }
-  const auto is_input = [&](Type t) { return IsInput(t) || (!wmma && IsNarrowInput(t)); };
+  const bool bits = !wmma && !sparse && shape.a == Type::kB1;
+  ExecFn fn = sparse ? ExecSparseMma : ExecMma;
+  if (bits && !TakeBitMma(&shape, &fn)) return FailUnknown();
+  const auto is_input = [&](Type t) {
+    return IsInput(t) || (!wmma && IsNarrowInput(t)) || (bits && t == Type::kB1);
+  };
   if (!is_input(shape.a) || !is_input(shape.b) || !IsAccumulator(shape.c) ||
       !IsAccumulator(shape.d))
     return FailUnknown();
@@ -212,7 +250,19 @@ void Lowering::LowerMma(MatrixShape shape, bool wmma) {
   const bool known_mma =
       shape.n == 8 &&
       (shape.m == 16 || (shape.m == 8 && (shape.a == Type::kF64 || SizeOf(shape.a) <= 1)));
-  if (!AllUsed() || !NeedOperands(4, 4) || (!wmma && !known_mma)) return FailUnknown();
+  uint32_t metadata_lanes = 4;
+  if (sparse && (!IsSparse(shape, &metadata_lanes) || shape.c != shape.d)) return FailUnknown();
+  const uint32_t stored_k = sparse ? shape.k / 2u : shape.k;
+  if (!FitsElements(shape.m, stored_k) || !FitsElements(shape.k, shape.n)) return FailUnknown();
+  const size_t operands = sparse ? 6 : 4;
+  if (!AllUsed() || !NeedOperands(operands, operands) || (!wmma && !known_mma))
+    return FailUnknown();
+  if (sparse) {
+    if (Op(5).kind != Operand::Kind::kInteger || Op(5).value < 0 ||
+        Op(5).value >= 4 / metadata_lanes)
+      return FailUnknown();
+    shape.selector = static_cast<uint8_t>(Op(5).value);
+  }
   BeginGuard();
   std::vector<int32_t> registers;
   const uint32_t nd = AddFragment(Op(0), shape.d, true, &registers);
@@ -226,14 +276,15 @@ void Lowering::LowerMma(MatrixShape shape, bool wmma) {
            (wmma ? have >= elements && have % elements == 0 && count <= 16 : have == elements);
   };
   if (!fits(nd, shape.d, uint32_t{shape.m} * shape.n) ||
-      !fits(nc, shape.c, uint32_t{shape.m} * shape.n) ||
-      !fits(na, shape.a, uint32_t{shape.m} * shape.k) ||
+      !fits(nc, shape.c, uint32_t{shape.m} * shape.n) || !fits(na, shape.a, shape.m * stored_k) ||
       !fits(nb, shape.b, uint32_t{shape.k} * shape.n)) {
     return FailUnknown();
   }
+  const int32_t metadata = sparse ? Source(Op(4), Type::kB32) : kNoOperand;
   const int32_t members = Constant(RegClass::k32, kFullMask);
   if (!ok()) return;
-  LowInstr& low = EmitMatrix(ExecMma, registers, nd);
+  LowInstr& low = EmitMatrix(fn, registers, nd);
+  low.in.a = metadata;
   low.in.e = members;
   low.in.imm = shape.Pack();
   low.in.aux = nd | na << 8 | nb << 16 | nc << 24;
