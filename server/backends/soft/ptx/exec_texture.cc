@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 
+#include "server/backends/soft/ptx/half.h"
 #include "server/backends/soft/ptx/memory_access.h"
 #include "server/backends/soft/ptx/texture_ops.h"
 
@@ -140,7 +141,7 @@ void ExecTexture(Context& c, const Instr& in, uint32_t mask) {
   const TextureAux aux = TextureAux::Unpack(in.aux);
   const int32_t* next = c.frame->function->extras.data() + in.extra;
   uint32_t* results[4];
-  for (uint32_t*& result : results) result = c.Dst<uint32_t>(*next++);
+  for (uint32_t i = 0; i < aux.result_count(); ++i) results[i] = c.Dst<uint32_t>(*next++);
   const uint64_t* const handles = c.Src<uint64_t>(in.a);
   const uint32_t dimensions = Dimensions(aux.geometry);
   const auto take = [&](bool wanted) { return wanted ? c.Src<uint32_t>(*next++) : nullptr; };
@@ -193,11 +194,27 @@ void ExecTexture(Context& c, const Instr& in, uint32_t mask) {
       const uint64_t address = texels[lane][0] | uint64_t{texels[lane][1]} << 32;
       return RaiseFault(c, in, FaultKind::kIllegalAddress, address, lane);
     }
+    if (aux.result != TextureAux::Result::kWord && !ReadsIntegers(*texture)) {
+      for (uint32_t& channel : texels[lane]) channel = FloatToHalf(std::bit_cast<float>(channel));
+    }
     bytes += texture->image.texel_bytes();
   }
   // The register of a result may also be that of a coordinate.
   ForEachLane(mask, [&](uint32_t lane) {
-    for (uint32_t i = 0; i < 4; ++i) results[i][lane] = texels[lane][i];
+    for (uint32_t i = 0; i < aux.result_count(); ++i) {
+      const Texel& texel = texels[lane];
+      switch (aux.result) {
+        case TextureAux::Result::kWord:
+          results[i][lane] = texel[i];
+          break;
+        case TextureAux::Result::kHalf:
+          results[i][lane] = texel[i] & 0xffff;
+          break;
+        case TextureAux::Result::kPair:
+          results[i][lane] = (texel[2 * i] & 0xffff) | texel[2 * i + 1] << 16;
+          break;
+      }
+    }
   });
   c.counters->global_bytes_read += bytes;
   c.counters->global_sectors += (bytes + 31) / 32;

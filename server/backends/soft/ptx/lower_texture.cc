@@ -82,7 +82,7 @@ void Lowering::EmitImage(ExecFn fn, int32_t handle, uint32_t aux, uint32_t resul
 }
 
 // tex{.base|.level|.grad}.geometry.v4.type.type {d...}, [t, {c...}] {, level | {dx...}, {dy...}}
-// {, {offsets}};  tld4.component.2d.v4.type.f32 {d...}, [t, {c...}] {, {offsets}};
+// {, {offsets}};  tex...v2.f16x2.type {d...}, ...;  tld4.component.2d.v4.type.f32 {d...}, [t, {c...}] {, {offsets}};
 void Lowering::LowerTexture() {
   TextureAux aux;
   aux.gather = parts_[0] == "tld4";
@@ -101,9 +101,18 @@ void Lowering::LowerTexture() {
   } else {
     Take("base");
   }
-  if (!TakeGeometry(&aux.geometry) || TakeVector() != 4) return FailUnknown();
+  if (!TakeGeometry(&aux.geometry)) return FailUnknown();
+  const uint32_t vector = TakeVector();
   const Type result = TakeType(), coordinate = TakeType();
-  if (result != Type::kF32 && result != Type::kS32 && result != Type::kU32) return FailUnknown();
+  if (result == Type::kF16 && !aux.gather) {
+    aux.result = TextureAux::Result::kHalf;
+  } else if (result == Type::kF16x2 && !aux.gather) {
+    aux.result = TextureAux::Result::kPair;
+  } else if (result != Type::kF32 && result != Type::kS32 && result != Type::kU32) {
+    return FailUnknown();
+  }
+  const uint32_t count = aux.result_count();
+  if (vector != count) return FailUnknown();
   if (coordinate != Type::kF32 && (coordinate != Type::kS32 || aux.gather)) return FailUnknown();
   aux.integer = coordinate == Type::kS32;
   if (aux.integer && (IsCube(aux.geometry) || aux.level == TextureAux::Level::kGradient))
@@ -112,12 +121,12 @@ void Lowering::LowerTexture() {
                         : aux.level == TextureAux::Level::kLevel ? 3
                                                                  : 4;
   if (!AllUsed() || !NeedOperands(2, wanted + 1)) return;
-  if (OpCount() < wanted || Op(0).kind != Operand::Kind::kList || Op(0).child_count != 4)
+  if (OpCount() < wanted || Op(0).kind != Operand::Kind::kList || Op(0).child_count != count)
     return FailUnknown();
   aux.offset = OpCount() == wanted + 1;
 
   std::vector<int32_t> registers;
-  for (uint32_t i = 0; i < 4; ++i) registers.push_back(Destination(Child(Op(0), i), result));
+  for (uint32_t i = 0; i < count; ++i) registers.push_back(Destination(Child(Op(0), i), result));
   const int32_t handle = ImageHandle(Op(1));
   if (!AddCoordinates(Op(1), aux.geometry, coordinate, &registers)) return;
   const uint32_t dimensions = Dimensions(aux.geometry);
@@ -132,7 +141,7 @@ void Lowering::LowerTexture() {
     if (IsCube(aux.geometry) || Op(wanted).kind != Operand::Kind::kList) return FailUnknown();
     if (!AddList(Op(wanted), dimensions, Type::kS32, &registers)) return;
   }
-  EmitImage(ExecTexture, handle, aux.Pack(), 4, registers);
+  EmitImage(ExecTexture, handle, aux.Pack(), count, registers);
 }
 
 // suld.b.geometry.vec.type.outside d, [s, {c...}];  sust.b.geometry.vec.type.outside [s, {c...}],

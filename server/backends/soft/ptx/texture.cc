@@ -20,13 +20,6 @@ bool IsInteger(TexelFormat format) {
   return format != TexelFormat::kF16 && format != TexelFormat::kF32;
 }
 
-// Whether reads return integers. 32-bit integers are always read so.
-bool ReadsIntegers(const Texture& t) {
-  return IsInteger(t.image.format) &&
-         (t.sampler.read_as_integer || t.image.format == TexelFormat::kU32 ||
-          t.image.format == TexelFormat::kS32);
-}
-
 double LinearOfSrgb(double c) {
   return c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4);
 }
@@ -297,6 +290,12 @@ uint32_t ChannelBytes(TexelFormat format) {
     default:
       return 4;
   }
+}
+
+bool ReadsIntegers(const Texture& t) {
+  return IsInteger(t.image.format) &&
+         (t.sampler.read_as_integer || t.image.format == TexelFormat::kU32 ||
+          t.image.format == TexelFormat::kS32);
 }
 
 bool Sample(const Texture& texture, const SamplePoint& point, TexelReader read, Texel* out) {

@@ -118,6 +118,9 @@ bool Sample(const Texture& texture, const SamplePoint& point, TexelReader read, 
 bool Gather(const Texture& texture, const SamplePoint& point, uint32_t channel, TexelReader read,
             Texel* out);
 
+// Whether reads return integers. 32-bit integers are always read so.
+bool ReadsIntegers(const Texture& texture);
+
 // Returns the level of detail for the derivatives `dx` and `dy` of the coordinates.
 float LevelOfGradient(const Texture& texture, Geometry geometry, const std::array<float, 3>& dx,
                       const std::array<float, 3>& dy);

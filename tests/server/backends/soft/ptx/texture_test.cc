@@ -274,6 +274,40 @@ TEST_CASE("tex reads by float and by integer coordinates, tld4 gathers") {
   CHECK(std::bit_cast<uint32_t>(f.out[3]) == 3202);
 }
 
+TEST_CASE("tex returns halves, one or two in a register") {
+  Fixture f;
+  const std::vector<float> texels{1, -2, 65504, 1 + 0x1p-11f + 0x1p-20f, 0.5f, 1e9f, 0x1p-24f, 3};
+  f.table.textures[5] = {ImageOf(texels, TexelFormat::kF32, 4, 2), {}};
+  f.table.textures[5].sampler.modes.fill(AddressMode::kClamp);
+  const std::vector<uint32_t> halves{0x3c00, 0xc000, 0x7bff, 0x3c01, 0x3800, 0x7c00, 1, 0x4200};
+  for (uint32_t i = 0; i < 4; ++i) {
+    const std::string one = "%h" + std::to_string(i);
+    REQUIRE(f.Run(Kernel("tex.1d.v4.f16.s32 {%h0, %h1, %h2, %h3}, [%rd2, {%r1}];\n"
+                         "cvt.u32.u16 %r2, " +
+                             one + ";",
+                         "%r2"),
+                  5)
+                .fault.kind == FaultKind::kNone);
+    for (uint32_t x = 0; x < 2; ++x) CHECK(std::bit_cast<uint32_t>(f.out[x]) == halves[x * 4 + i]);
+  }
+  for (uint32_t i = 0; i < 2; ++i) {
+    REQUIRE(f.Run(Kernel("tex.level.1d.v2.f16x2.f32 {%r3, %r4}, [%rd2, {%f1}], 0f00000000;",
+                         i == 0 ? "%r3" : "%r4"),
+                  5)
+                .fault.kind == FaultKind::kNone);
+    for (uint32_t x = 0; x < 2; ++x)
+      CHECK(std::bit_cast<uint32_t>(f.out[x]) ==
+            (halves[x * 4 + 2 * i] | halves[x * 4 + 2 * i + 1] << 16));
+  }
+  // Integers keep their lower halves.
+  const std::vector<uint16_t> integers{7, 0xffff};
+  f.table.textures[6] = {ImageOf(integers, TexelFormat::kU16, 2, 1), {}};
+  f.table.textures[6].sampler.read_as_integer = true;
+  REQUIRE(f.Run(Kernel("tex.1d.v2.f16x2.s32 {%r3, %r4}, [%rd2, {0}];", "%r3"), 6).fault.kind ==
+          FaultKind::kNone);
+  CHECK(std::bit_cast<uint32_t>(f.out[0]) == 0xffff0007);
+}
+
 TEST_CASE("A texture on the tenant's memory reads accessible memory, and zero beyond its width") {
   Fixture f;
   auto* const memory = f.memory.New<float>(16);
@@ -354,6 +388,10 @@ TEST_CASE("Malformed and unknown texture instructions are refused with their lin
            "tex.level.2d.v4.f32.f32 {%f0, %f2, %f3, %f4}, [%rd2, {%f1, %f1}];",
            "tex.cube.v4.f32.s32 {%f0, %f2, %f3, %f4}, [%rd2, {%r1, %r1, %r1, %r1}];",
            "tex.2dms.v4.f32.s32 {%f0, %f2, %f3, %f4}, [%rd2, {%r1, %r1, %r1, %r1}];",
+           "tex.1d.v2.f16.f32 {%h0, %h1}, [%rd2, {%f1}];",
+           "tex.1d.v4.f16x2.f32 {%r0, %r1, %r2, %r3}, [%rd2, {%f1}];",
+           "tex.1d.v2.f16x2.f32 {%r0, %r1, %r2, %r3}, [%rd2, {%f1}];",
+           "tld4.r.2d.v4.f16.f32 {%h0, %h1, %h2, %h3}, [%rd2, {%f1, %f1}];",
            "tld4.x.2d.v4.f32.f32 {%f0, %f2, %f3, %f4}, [%rd2, {%f1, %f1}];",
            "sust.p.2d.b32.trap [%rd2, {%r1, %r1}], %r1;",
            "suld.b.2d.v4.b64.trap {%rd4, %rd5, %rd6, %rd7}, [%rd2, {%r1, %r1}];",
