@@ -33,6 +33,19 @@ enum class TexelFormat : uint32_t {
   kS32 = 0x0a,
   kF16 = 0x10,
   kF32 = 0x20,
+  // Integers that textures read as fractions. Each has its number of channels.
+  kUnorm8x1 = 0xc0,
+  kUnorm8x2 = 0xc1,
+  kUnorm8x4 = 0xc2,
+  kUnorm16x1 = 0xc3,
+  kUnorm16x2 = 0xc4,
+  kUnorm16x4 = 0xc5,
+  kSnorm8x1 = 0xc6,
+  kSnorm8x2 = 0xc7,
+  kSnorm8x4 = 0xc8,
+  kSnorm16x1 = 0xc9,
+  kSnorm16x2 = 0xca,
+  kSnorm16x4 = 0xcb,
 };
 inline constexpr uint32_t kArrayLayered = 0x01;
 inline constexpr uint32_t kArraySurface = 0x02;
@@ -48,10 +61,22 @@ constexpr uint32_t ChannelBytes(uint32_t format) {
   switch (static_cast<TexelFormat>(format)) {
     case TexelFormat::kU8:
     case TexelFormat::kS8:
+    case TexelFormat::kUnorm8x1:
+    case TexelFormat::kUnorm8x2:
+    case TexelFormat::kUnorm8x4:
+    case TexelFormat::kSnorm8x1:
+    case TexelFormat::kSnorm8x2:
+    case TexelFormat::kSnorm8x4:
       return 1;
     case TexelFormat::kU16:
     case TexelFormat::kS16:
     case TexelFormat::kF16:
+    case TexelFormat::kUnorm16x1:
+    case TexelFormat::kUnorm16x2:
+    case TexelFormat::kUnorm16x4:
+    case TexelFormat::kSnorm16x1:
+    case TexelFormat::kSnorm16x2:
+    case TexelFormat::kSnorm16x4:
       return 2;
     case TexelFormat::kU32:
     case TexelFormat::kS32:
@@ -59,6 +84,13 @@ constexpr uint32_t ChannelBytes(uint32_t format) {
       return 4;
   }
   return 0;
+}
+
+// The channels of a format whose integers are fractions; 0 for any other format.
+constexpr uint32_t NormalizedChannels(uint32_t format) {
+  constexpr uint32_t kFirst = static_cast<uint32_t>(TexelFormat::kUnorm8x1);
+  constexpr uint32_t kLast = static_cast<uint32_t>(TexelFormat::kSnorm16x4);
+  return format < kFirst || format > kLast ? 0 : 1u << (format - kFirst) % 3;
 }
 
 struct ArrayDescription {
@@ -95,6 +127,8 @@ constexpr bool IsArray(const ArrayDescription& array) {
   if (array.width == 0 || array.width > kLongestSide || array.height > kLongestSide ||
       array.depth > kLongestSide || ChannelBytes(array.format) == 0 ||
       (array.channels != 1 && array.channels != 2 && array.channels != 4) ||
+      (NormalizedChannels(array.format) != 0 &&
+       NormalizedChannels(array.format) != array.channels) ||
       (array.flags & ~kArrayFlags) != 0) {
     return false;
   }

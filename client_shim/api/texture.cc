@@ -305,7 +305,8 @@ CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject 
 CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
                                             unsigned numChannels, CUdevice dev) {
   // The driver looks at the device last.
-  if (ChannelBytes(format) == 0 || (numChannels != 1 && numChannels != 2 && numChannels != 4))
+  if (ChannelBytes(format) == 0 || IsNormalized(format) ||
+      (numChannels != 1 && numChannels != 2 && numChannels != 4))
     return CUDA_ERROR_INVALID_VALUE;
   if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   wire::cuDeviceGetTexture1DLinearMaxWidth_Reply reply{};

@@ -41,6 +41,8 @@ struct ArrayObject {
 
 // Bytes of a channel. 0 for formats that arrays cannot have here.
 uint64_t ChannelBytes(CUarray_format format);
+// Whether textures read the format's integers as fractions. Only arrays have such formats.
+bool IsNormalized(CUarray_format format);
 
 // Null if there is no such array, or if its context has ended.
 ArrayObject* FindArray(CUarray handle);

@@ -144,6 +144,13 @@ void Descriptions() {
   shape.Format = CU_AD_FORMAT_UNORM_INT16X4;
   shape.NumChannels = 2;
   EXPECT_CU(cuArray3DCreate(&array, &shape), CUDA_ERROR_INVALID_VALUE);
+  shape.NumChannels = 4;
+  array = Make(shape);
+  CUDA_ARRAY3D_DESCRIPTOR fractions = {};
+  CHECK_CU(cuArray3DGetDescriptor(&fractions, array));
+  REQUIRE(fractions.Format == shape.Format && fractions.NumChannels == 4);
+  CHECK_CU(cuArrayDestroy(array));
+  array = nullptr;
   shape = Words(100, 64, 6);
   shape.Flags = CUDA_ARRAY3D_COLOR_ATTACHMENT;
   EXPECT_CU(cuMipmappedArrayCreate(&mipmap, &shape, 1), CUDA_ERROR_INVALID_VALUE);

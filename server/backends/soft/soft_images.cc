@@ -88,7 +88,16 @@ bool FitsDevice(const DeviceProperties& properties, const ArrayDescription& arra
 ptx::Image ImageOf(const SoftArray& array, uint32_t first_level, uint32_t levels) {
   const ArrayDescription& description = array.description();
   ptx::Image image;
-  image.format = static_cast<ptx::TexelFormat>(description.format);
+  image.normalized = NormalizedChannels(description.format) != 0;
+  if (image.normalized) {
+    // In the order of TexelFormat, which has 1, 2 and 4 channels of each.
+    constexpr ptx::TexelFormat kFormats[] = {ptx::TexelFormat::kU8, ptx::TexelFormat::kU16,
+                                             ptx::TexelFormat::kS8, ptx::TexelFormat::kS16};
+    const uint32_t first = static_cast<uint32_t>(TexelFormat::kUnorm8x1);
+    image.format = kFormats[(description.format - first) / 3];
+  } else {
+    image.format = static_cast<ptx::TexelFormat>(description.format);
+  }
   image.channels = description.channels;
   image.layered = description.layered();
   image.cubemap = (description.flags & kArrayCubemap) != 0;
@@ -109,6 +118,7 @@ absl::Status Narrow(const TextureView& view, ptx::Image* image) {
                                            ptx::TexelFormat::kF16, ptx::TexelFormat::kF32};
   if (view.format != CU_RES_VIEW_FORMAT_NONE) {
     image->format = kFormats[(view.format - 1) / 3];
+    image->normalized = false;
     image->channels = 1u << (view.format - 1) % 3;
   }
   if (image->levels.size() > 1) {
@@ -124,8 +134,9 @@ absl::Status Narrow(const TextureView& view, ptx::Image* image) {
   return absl::OkStatus();
 }
 
-absl::Status FillSampler(const TextureRequest& request, ptx::Image& image, ptx::Sampler* sampler) {
+absl::Status FillSampler(const TextureRequest& request, ptx::Texture* texture) {
   const TextureSampling& from = request.sampling;
+  ptx::Sampler* const sampler = &texture->sampler;
   for (int i = 0; i < 3; ++i)
     sampler->modes[i] = static_cast<ptx::AddressMode>(from.address_modes[i]);
   sampler->linear = from.filter_mode == CU_TR_FILTER_MODE_LINEAR;
@@ -141,11 +152,8 @@ absl::Status FillSampler(const TextureRequest& request, ptx::Image& image, ptx::
   const bool mipmapped = request.resource.kind == TextureResource::Kind::kMipmappedArray;
   if (mipmapped && !sampler->normalized_coordinates)
     return InvalidValue("mipmap levels need normalised coordinates");
-  const bool integers = image.format == ptx::TexelFormat::kU32 ||
-                        image.format == ptx::TexelFormat::kS32 ||
-                        (sampler->read_as_integer && image.format != ptx::TexelFormat::kF16 &&
-                         image.format != ptx::TexelFormat::kF32);
-  if (integers && sampler->linear) return InvalidValue("integer texels cannot be filtered");
+  if (ptx::ReadsIntegers(*texture) && sampler->linear)
+    return InvalidValue("integer texels cannot be filtered");
   return absl::OkStatus();
 }
 
@@ -261,8 +269,7 @@ absl::StatusOr<std::unique_ptr<ImageObject>> SoftImages::CreateTexture(
   if (request.has_view) {
     if (absl::Status narrowed = Narrow(request.view, &image); !narrowed.ok()) return narrowed;
   }
-  if (absl::Status filled = FillSampler(request, image, &texture.sampler); !filled.ok())
-    return filled;
+  if (absl::Status filled = FillSampler(request, &texture); !filled.ok()) return filled;
   std::shared_ptr<SpaceState> state = StateOf(space);
   const uint64_t handle = state->images().AddTexture(std::move(texture));
   return std::make_unique<RegisteredImage<ImageRegistry::TextureHolder>>(

@@ -30,9 +30,10 @@ absl::StatusOr<ImageDevice*> ImagesOf(Session& session) {
   return images;
 }
 
-// Returns the size of a texel in bytes, or 0 when textures do not support the format or the number
-// of channels.
+// Returns the size of a texel in bytes, or 0 when textures of memory do not support the format or the
+// number of channels. Only arrays have formats of fractions.
 uint32_t TexelBytesOf(uint32_t format, uint32_t channels) {
+  if (NormalizedChannels(format) != 0) return 0;
   return channels == 1 || channels == 2 || channels == 4 ? ChannelBytes(format) * channels : 0;
 }
 

@@ -74,6 +74,12 @@ TEST_CASE("Impossible arrays are refused") {
   CHECK_FALSE(refused({16, 0, 0, kFloat, 1, 0, 0}));
   CHECK_FALSE(refused({16, 16, 12, kByte, 4, kArrayCubemap | kArrayLayered, 5}));
   CHECK_FALSE(refused({16, 16, 0, kFloat, 1, kArrayVideo, 0}));
+  for (uint32_t format = 0xc0; format <= 0xcb; ++format) {  // integers that are fractions
+    const uint32_t channels = 1u << (format - 0xc0) % 3;
+    CHECK_FALSE(refused({16, 16, 0, format, channels, 0, 0}));
+    CHECK(refused({16, 16, 0, format, channels == 1 ? 2u : 1u, 0, 0}));
+  }
+  CHECK(refused({16, 16, 0, 0xcc, 1, 0, 0}));
   CHECK(refused({0, 16, 0, kFloat, 1, 0, 0}));
   CHECK(refused({16, 0, 16, kFloat, 1, 0, 0}));              // a depth without a height
   CHECK(refused({16, 16, 0, kFloat, 3, 0, 0}));              // three channels
@@ -201,6 +207,9 @@ TEST_CASE("Textures begin in memory of the session, and may be larger than it") 
   CHECK(f.TextureResult(linear(memory + (uint64_t{1} << 30), 4096)) == kInvalid);
   wire::cuTexObjectCreate args = linear(memory, 64);
   args.channels = 3;
+  CHECK(f.TextureResult(args) == kInvalid);
+  args = linear(memory, 64);
+  args.format = 0xc2;  // fractions, which only arrays have
   CHECK(f.TextureResult(args) == kInvalid);
   const auto pitched = [&](uint64_t width, uint64_t height, uint64_t pitch) {
     wire::cuTexObjectCreate of_memory = linear(memory, 0);

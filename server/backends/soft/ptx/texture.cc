@@ -293,7 +293,7 @@ uint32_t ChannelBytes(TexelFormat format) {
 }
 
 bool ReadsIntegers(const Texture& t) {
-  return IsInteger(t.image.format) &&
+  return IsInteger(t.image.format) && !t.image.normalized &&
          (t.sampler.read_as_integer || t.image.format == TexelFormat::kU32 ||
           t.image.format == TexelFormat::kS32);
 }

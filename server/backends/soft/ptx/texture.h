@@ -35,8 +35,9 @@ struct ImageLevel {
 
 struct Image {
   TexelFormat format = TexelFormat::kF32;
-  uint32_t channels = 1;  // 1, 2 or 4
-  bool layered = false;   // slices are layers (or faces), not planes
+  uint32_t channels = 1;    // 1, 2 or 4
+  bool normalized = false;  // integers of 8 and 16 bits are always read as fractions
+  bool layered = false;     // slices are layers (or faces), not planes
   bool cubemap = false;
   // The image lies in the tenant's own memory: every access is checked like a load of the kernel.
   bool in_tenant_memory = false;

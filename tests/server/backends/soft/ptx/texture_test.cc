@@ -124,6 +124,10 @@ TEST_CASE("Integers read as fractions, as integers, or through the sRGB curve") 
   t.sampler.read_as_integer = true;
   CHECK(Bits(t, At(Geometry::k1d, 0)) == Texel{0, 255, 51, 102});
 
+  t.image.normalized = true;
+  t.sampler.srgb = false;
+  CHECK(std::bit_cast<float>(Bits(t, At(Geometry::k1d, 0))[1]) == 1.0f);
+
   const std::vector<int16_t> shorts{-32768, 32767, -5, 0};
   Texture s{ImageOf(shorts, TexelFormat::kS16, 2, 2), {}};
   s.sampler.modes.fill(AddressMode::kClamp);
