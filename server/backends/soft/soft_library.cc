@@ -16,11 +16,6 @@ constexpr int kPortableClusterSize = 8;
 constexpr int kLargestClusterSize = 16;
 constexpr uint32_t kRegisterUnit = 8;  // hardware allocates registers in groups of 8
 
-RangeTable::Kind KindOf(const ptx::GlobalInfo& global) {
-  return global.space == ptx::GlobalSpace::kConst ? RangeTable::Kind::kConstant
-                                                  : RangeTable::Kind::kGlobal;
-}
-
 absl::Status NotFound(std::string_view what, std::string_view name) {
   return CudaError(kCudaErrorNotFound,
                    absl::StrCat("the library has no ", std::string(what), " ", std::string(name)));
@@ -65,8 +60,8 @@ absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
       managed.push_back({global.name, global.size, std::max<uint64_t>(global.align, 1)});
       continue;
     }
-    absl::StatusOr<uint64_t> address = loaded->space->AllocateGlobal(
-        global.size, std::max<uint64_t>(global.align, 256), KindOf(global));
+    absl::StatusOr<uint64_t> address =
+        loaded->space->AllocateGlobal(global.size, std::max<uint64_t>(global.align, 256));
     if (!address.ok()) return address.status();
     loaded->addresses[i] = *address;
   }
@@ -105,7 +100,7 @@ absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
 LoadedModule::~LoadedModule() {
   for (size_t i = 0; i < addresses.size(); ++i) {
     const ptx::GlobalInfo& global = module->globals()[i];
-    if (addresses[i] != 0 && !global.is_managed) space->FreeGlobal(addresses[i], KindOf(global));
+    if (addresses[i] != 0 && !global.is_managed) space->FreeGlobal(addresses[i]);
   }
 }
 

@@ -131,8 +131,7 @@ bool RangeTable::Find(uint64_t address, ptx::MemoryRange* range) const {
   const auto found = std::prev(next);
   if (address >= found->second.end) return false;
   const Kind kind = found->second.kind;
-  *range = {found->first, found->second.end,
-            kind != Kind::kConstant && kind != Kind::kSharedReadOnly};
+  *range = {found->first, found->second.end, kind != Kind::kSharedReadOnly};
   if (!IsShared(kind)) return true;
   for (auto before = found; before != ranges_.begin();) {
     --before;
@@ -319,8 +318,7 @@ void SpaceState::Clear(uint64_t address, uint64_t bytes) {
   }
 }
 
-absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t alignment,
-                                                    RangeTable::Kind kind) {
+absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t alignment) {
   const uint64_t bottom = base_ + size_;
   if (bytes > reserved_ - size_ || alignment > (1 << 20)) {
     return CudaError(kCudaErrorOutOfMemory, "a module's variables do not fit");
@@ -346,14 +344,14 @@ absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t ali
   if (!budget_.Take(room))
     return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");
   globals_.emplace(address, address + room);
-  ranges_.Add(address, room, kind);
+  ranges_.Add(address, room, RangeTable::Kind::kGlobal);
   return address;
 }
 
-void SpaceState::FreeGlobal(uint64_t address, RangeTable::Kind kind) {
+void SpaceState::FreeGlobal(uint64_t address) {
   const MutexLock lock(&globals_mutex_);
   if (closed_) return;
-  const uint64_t bytes = ranges_.Remove(address, kind);
+  const uint64_t bytes = ranges_.Remove(address, RangeTable::Kind::kGlobal);
   if (bytes == 0) return;
   Clear(address, bytes);
   globals_.erase(address);
@@ -368,8 +366,7 @@ bool SpaceState::SetHeapBytes(uint64_t bytes) {
 }
 
 bool SpaceState::CreateHeapLocked() {
-  const absl::StatusOr<uint64_t> base =
-      AllocateGlobal(heap_bytes_, 1 << 16, RangeTable::Kind::kGlobal);
+  const absl::StatusOr<uint64_t> base = AllocateGlobal(heap_bytes_, 1 << 16);
   if (!base.ok()) return false;
   heap_base_ = *base;
   return true;

@@ -38,7 +38,9 @@ namespace detshare::soft {
 class RangeTable final : public ptx::MemoryGuard {
  public:
   // kShared: memory that MapPhysical mapped, or memory of another device of the session.
-  enum class Kind { kMapped, kHost, kGlobal, kConstant, kShared, kSharedReadOnly };
+  // kGlobal: also the variables in constant memory. Kernels can write them through their addresses,
+  // as on a real GPU.
+  enum class Kind { kMapped, kHost, kGlobal, kShared, kSharedReadOnly };
   struct Range {
     uint64_t end = 0;
     Kind kind = Kind::kMapped;
@@ -146,9 +148,8 @@ class SpaceState final : public ptx::DeviceHeap {
 
   // Allocates zeroed memory above size(): the first gap that fits, from the top down. `alignment`
   // is a power of two, at most 1 MiB.
-  absl::StatusOr<uint64_t> AllocateGlobal(uint64_t bytes, uint64_t alignment,
-                                          RangeTable::Kind kind);
-  void FreeGlobal(uint64_t address, RangeTable::Kind kind);
+  absl::StatusOr<uint64_t> AllocateGlobal(uint64_t bytes, uint64_t alignment);
+  void FreeGlobal(uint64_t address);
 
   // Limits of the session's context. The stack is that of each thread of a kernel.
   std::atomic<uint64_t> stack_bytes{1024};

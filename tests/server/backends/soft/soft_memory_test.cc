@@ -128,7 +128,7 @@ TEST_CASE("the card's memory is divided among the sessions") {
   CHECK(CudaResultOf(refused) == kCudaErrorOutOfMemory);
   CHECK(absl::IsResourceExhausted(refused));
   // A session that ends gives all of its memory back.
-  REQUIRE(second->state()->AllocateGlobal(100, 8, RangeTable::Kind::kGlobal).ok());
+  REQUIRE(second->state()->AllocateGlobal(100, 8).ok());
   second.reset();
   CHECK(budget.used() == 4096);
   CHECK(first->Map(TestBase(0) + 4096, 4096).ok());
@@ -140,26 +140,24 @@ TEST_CASE(
   MemoryBudget budget(kBudget);
   auto space = MakeSpace(budget);
   const std::shared_ptr<SpaceState> state = space->state();
-  const auto address = state->AllocateGlobal(100, 8, RangeTable::Kind::kGlobal);
+  const auto address = state->AllocateGlobal(100, 8);
   REQUIRE(address.ok());
   CHECK_FALSE(SpaceState::Create(kBase, kTestSpaceBytes, budget).ok());
   space.reset();
   const auto next = MakeSpace(budget);
   CHECK(IsZero(*address, 100));
   At(*address)[0] = 1;
-  state->FreeGlobal(*address, RangeTable::Kind::kGlobal);
+  state->FreeGlobal(*address);
   CHECK(At(*address)[0] == 1);
-  CHECK_FALSE(state->AllocateGlobal(100, 8, RangeTable::Kind::kGlobal).ok());
+  CHECK_FALSE(state->AllocateGlobal(100, 8).ok());
 }
 
-TEST_CASE(
-    "globals lie above the session's allocations, from the top down, and constants cannot be "
-    "written by kernels") {
+TEST_CASE("globals lie above the session's allocations, from the top down") {
   MemoryBudget budget(kBudget);
   const auto space = MakeSpace(budget);
   SpaceState& state = *space->state();
-  const auto first = state.AllocateGlobal(1000, 256, RangeTable::Kind::kGlobal);
-  const auto second = state.AllocateGlobal(8, 256, RangeTable::Kind::kConstant);
+  const auto first = state.AllocateGlobal(1000, 256);
+  const auto second = state.AllocateGlobal(8, 256);
   REQUIRE(first.ok());
   REQUIRE(second.ok());
   CHECK(*first + 1000 <= kBase + kTestSpaceBytes);
@@ -168,18 +166,15 @@ TEST_CASE(
   CHECK(*second >= kBase + space->size());
   CHECK(space->Contains(*first, 1000));
   CHECK_FALSE(space->Contains(*first, 1001));
-  ptx::MemoryRange range;
-  REQUIRE(state.ranges().Find(*second, &range));
-  CHECK_FALSE(range.writable);
 
   // Freed room is used again, and is cleared.
   std::memset(At(*first), 1, 1000);
-  state.FreeGlobal(*first, RangeTable::Kind::kGlobal);
+  state.FreeGlobal(*first);
   CHECK_FALSE(space->Contains(*first, 1));
-  CHECK(*state.AllocateGlobal(900, 256, RangeTable::Kind::kGlobal) >= *first);
+  CHECK(*state.AllocateGlobal(900, 256) >= *first);
   CHECK(IsZero(*first, 1000));
-  CHECK_FALSE(state.AllocateGlobal(kTestSpaceBytes, 8, RangeTable::Kind::kGlobal).ok());
-  CHECK_FALSE(state.AllocateGlobal(UINT64_MAX, 8, RangeTable::Kind::kGlobal).ok());
+  CHECK_FALSE(state.AllocateGlobal(kTestSpaceBytes, 8).ok());
+  CHECK_FALSE(state.AllocateGlobal(UINT64_MAX, 8).ok());
 }
 
 TEST_CASE("host memory belongs to the session while it is registered") {
