@@ -446,6 +446,15 @@ what two native runs print differently do not count. Programs of cuda-samples th
 | `groupnorm` | The program has a race: threads rewrite shared memory that others still read. Preemption shows it; the native runs had no bad sums. |
 | `warpsort` | It took more than 60 s once, beside seven programs that used the GPU all the time. Alone it takes 1.6 s, natively 2.2 s, and is equal. |
 
+On the software GPU ran, on 2026-11-30 (CUDA 13.0, code as PTX, not compared with a native run):
+
+| suite | programs | result |
+|---|--:|---|
+| hashcat 6.2.6 of Debian, modes 0, 900, 1400, 1700 and 3200, with its self-tests | 5 | all find their password |
+| PolyBench/GPU, matrices of 96 x 96 | 20 | 16 equal to the CPU; three differ, and their sources have a race or a wrong grid; one prints no comparison |
+| Rodinia | 9 | 8 end without an error; `srad_v2` reads in front of its first allocation |
+| pycuda, `test_driver.py` | 33 | 19 pass, 12 do not apply, 2 do not find a file of the toolkit |
+
 ## Programs of older toolkits that were run
 
 Programs that were built with CUDA 11 or 12 run unchanged. The test programs (`tests/programs`) were built with these
