@@ -7,7 +7,7 @@
 // of this process (HMM), which the daemon never offers them.
 //
 // NVML uses the module, too, and gets the mode as well: if only one of the two uses had it, a process that
-// ended while a kernel ran took 2.1 s to end instead of 0.1 s, and the GPU ran nobody's work meanwhile
+// ended while a kernel ran took 2.1 s to end instead of 0.2 s, and the GPU ran no ordinary work meanwhile
 // (H200, driver 580.159.04).
 //
 // libcuda finds an address for managed memory by an anonymous mapping, and maps the descriptor there.

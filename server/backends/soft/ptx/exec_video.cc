@@ -96,6 +96,11 @@ int64_t ScalarResult(const ScalarVideo& video, int64_t a, int64_t b) {
   }
 }
 
+// The byte, half or word of a register that the selector names.
+int64_t Selected(uint32_t value, uint8_t selector, bool is_signed) {
+  return Extend(value >> ShiftOf(selector), BitsOf(selector), is_signed);
+}
+
 }  // namespace
 
 void ExecScalarVideo(Context& c, const Instr& in, uint32_t mask) {
@@ -112,8 +117,8 @@ void ExecScalarVideo(Context& c, const Instr& in, uint32_t mask) {
   const int64_t low = signed_d ? -(int64_t{1} << (bits - 1)) : 0;
   const int64_t high = low + static_cast<int64_t>(field);
   ForEachLane(mask, [&](uint32_t i) {
-    const int64_t x = Extend(a[i] >> ShiftOf(video.select_a), BitsOf(video.select_a), signed_a);
-    const int64_t y = Extend(b[i] >> ShiftOf(video.select_b), BitsOf(video.select_b), signed_b);
+    const int64_t x = Selected(a[i], video.select_a, signed_a);
+    const int64_t y = Selected(b[i], video.select_b, signed_b);
     int64_t r = ScalarResult(video, x, y);
     if (video.saturate) r = std::clamp(r, low, high);
     if (video.second != ScalarVideo::kNone) {
@@ -142,8 +147,8 @@ void ExecVideoMad(Context& c, const Instr& in, uint32_t mask) {
   using Wide = __int128;
   const Wide low = is_signed ? INT32_MIN : 0, high = is_signed ? Wide{INT32_MAX} : UINT32_MAX;
   ForEachLane(mask, [&](uint32_t i) {
-    const Wide x = Extend(a[i] >> ShiftOf(video.select_a), BitsOf(video.select_a), signed_a);
-    const Wide y = Extend(b[i] >> ShiftOf(video.select_b), BitsOf(video.select_b), signed_b);
+    const Wide x = Selected(a[i], video.select_a, signed_a);
+    const Wide y = Selected(b[i], video.select_b, signed_b);
     const Wide product = video.negate_product ? -(x * y) : x * y;
     const Wide rest = Extend(e[i], 32, is_signed);
     Wide r = product + (video.negate_c ? -rest : rest) + (video.plus_one ? 1 : 0);

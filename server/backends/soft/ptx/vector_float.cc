@@ -116,9 +116,9 @@ struct OpDRcpFtz {
   static double Do(double a) { return CanonicalUpper(a != a ? a : Upper(1.0 / Upper(a))); }
 };
 struct OpDRsqrtFtz {
-  // Hardware's result is below the exact one: with a greater one hypot(1, DBL_MAX) would be
-  // infinite, and on an H200 it is finite. So this is the greatest result below that of every
-  // double with the input's upper half.
+  // With a result above the exact one, CUDA's code of hypot(1, DBL_MAX) would be infinite, and CUDA
+  // promises no overflow in between. So this is the greatest result below that of every double with
+  // the input's upper half. It is not compared with hardware.
   static double Do(double a) {
     const double x = Upper(a);
     const double next = std::bit_cast<double>(std::bit_cast<uint64_t>(x) + (uint64_t{1} << 32));
