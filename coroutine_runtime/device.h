@@ -489,8 +489,9 @@ class Device {
   virtual Partition* urgent() { return nullptr; }
   // True: ordinary work keeps the device for a part of a millisecond at a time, also when urgent work
   // or ordinary work of another process is there, until the same caller says false. By default it
-  // gives way at once, and makes no progress beside such work. Takes a fraction of a millisecond. Does
-  // nothing on a device without an urgent group. Any thread.
+  // gives way at once, and makes no progress beside such work. Returns at once; takes effect after a
+  // fraction of a millisecond, or after some 200 ms while the driver handles a fault. Does nothing on a
+  // device without an urgent group. Any thread.
   virtual void KeepOrdinary(bool /*keep*/) {}
   // The same, with time slices as long as those of programs on the device that are not the daemon's.
   virtual void ShareOrdinary(bool /*share*/) {}

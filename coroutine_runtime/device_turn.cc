@@ -170,7 +170,6 @@ void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
   if (std::exchange(overtaking_, false) || line.overruns) {
     keeping_ = true;
     keep_(true);
-    now = clock_.NowNanoseconds();  // what that took is not the turn's
   }
   const Nanoseconds length = Length(line);
   const Nanoseconds paid = std::clamp<Nanoseconds>(length - Shortest(), 0, debt_);

@@ -29,9 +29,7 @@
 // they overran. Nonsense in the words of others is a ticket that does not count, or one that is
 // overtaken.
 //
-// Threading: any thread. No call waits for the device, except that the begin and the end of a turn beside
-// work that overruns set a time slice. That may take long (server/backends/cuda/graph_gate.h), so it is
-// before the time of the turn, and after the place in line is given up.
+// Threading: any thread. No call waits for the device.
 #pragma once
 
 #include <atomic>

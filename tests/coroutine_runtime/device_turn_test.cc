@@ -336,45 +336,6 @@ TEST_CASE_METHOD(TurnFixture,
   CHECK(processes.WordsOf(0).overruns == 0);
 }
 
-TEST_CASE("Setting a time slice may take long, and takes no time of any turn") {
-  ManualClock clock;
-  clock.Advance(kSecond);
-  EnginePage page, other;
-  EnginePeers peers;
-  peers.own_id = 1;
-  AddPeer(peers, 2, other);
-  TurnWords& words = page.devices[1].turn;
-  TurnWords& others = other.devices[1].turn;
-  uint64_t ticket = 0;  // while the slice is set
-  DeviceTurn turn(words, peers, 1, clock, [&](bool) {
-    clock.Advance(2 * DeviceTurn::kLength);
-    ticket = words.ticket;
-  });
-  DeviceTurn::Member member(&turn);
-  // The other process has work in the hardware, and is behind this one in the line.
-  others.draws = 1;
-  REQUIRE_FALSE(member.Enter());
-  const uint64_t mine = words.ticket;
-  others.ticket = mine + 1;
-  others.overruns = 1;
-  others.draws = 0;
-  REQUIRE(member.Enter());
-  CHECK(ticket == mine);
-  CHECK(member.Enter());
-  clock.Advance(DeviceTurn::kLength);
-  CHECK_FALSE(member.Enter());
-  SECTION("the turn's work ends") {
-    member.Leave();
-    CHECK(ticket == 0);
-  }
-  SECTION("the turn's work goes on") {
-    clock.Advance(DeviceTurn::kGrace);
-    CHECK_FALSE(member.Enter());
-    CHECK(words.overruns != 0);
-    CHECK(ticket > others.ticket);
-  }
-}
-
 TEST_CASE_METHOD(TurnFixture, "A process that never gives up the device is overtaken") {
   REQUIRE(a.Enter());  // and is not heard of again
   clock.Advance(kMicrosecond);

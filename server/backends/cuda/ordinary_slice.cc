@@ -4,15 +4,43 @@
 
 namespace detshare::cuda {
 
+OrdinarySlice::OrdinarySlice(std::function<void(std::chrono::microseconds)> set)
+    : set_(std::move(set)), thread_([this] { Run(); }) {}
+
+OrdinarySlice::~OrdinarySlice() {
+  {
+    const MutexLock lock(&keep_mutex_);
+    stop_ = true;
+  }
+  kept_.Signal();
+  thread_.join();
+}
+
 void OrdinarySlice::ShareWith(std::function<bool()> others_work) {
   const MutexLock lock(&mutex_);
   others_work_ = std::move(others_work);
 }
 
 void OrdinarySlice::Keep(bool keep) {
-  const MutexLock lock(&mutex_);
-  keepers_ += keep ? 1 : -1;
-  Apply();
+  {
+    const MutexLock lock(&keep_mutex_);
+    keepers_.fetch_add(keep ? 1 : -1, std::memory_order_relaxed);
+    changed_ = true;
+  }
+  kept_.Signal();
+}
+
+void OrdinarySlice::Run() {
+  for (;;) {
+    {
+      MutexLock lock(&keep_mutex_);
+      while (!changed_ && !stop_) kept_.Wait(&keep_mutex_);
+      if (stop_) return;
+      changed_ = false;
+    }
+    const MutexLock lock(&mutex_);
+    Apply();
+  }
 }
 
 void OrdinarySlice::Share(bool share) {
@@ -36,9 +64,10 @@ void OrdinarySlice::End() {
 }
 
 void OrdinarySlice::Apply() {
-  const std::chrono::microseconds slice = sharers_ > 0                 ? kDefault
-                                          : keepers_ > 0 || calls_ > 0 ? kLonger
-                                                                       : kShort;
+  const std::chrono::microseconds slice =
+      sharers_ > 0                                                 ? kDefault
+      : calls_ > 0 || keepers_.load(std::memory_order_relaxed) > 0 ? kLonger
+                                                                   : kShort;
   if (std::exchange(now_, slice) != slice) set_(slice);
 }
 

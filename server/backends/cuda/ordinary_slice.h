@@ -18,11 +18,15 @@
 //                  | nodes (Share)
 //
 // Threading: any thread. Each change of the slice takes some 100 us, and waits for graphs with conditional
-// nodes (graph_gate.h).
+// nodes (graph_gate.h). While the kernel module handles a fault of any process it takes up to 200 ms, again
+// and again for two seconds. So a thread of the object changes the slice for Keep(), which workers call
+// between launches.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "proto/mutex.h"
@@ -38,9 +42,9 @@ class OrdinarySlice {
   // libcuda's own value.
   static constexpr std::chrono::microseconds kDefault{2'048};
 
-  // `set` sets the group's slice, which is kShort at first.
-  explicit OrdinarySlice(std::function<void(std::chrono::microseconds)> set)
-      : set_(std::move(set)) {}
+  // `set` sets the group's slice, which is kShort at first. One thread calls it at a time.
+  explicit OrdinarySlice(std::function<void(std::chrono::microseconds)> set);
+  ~OrdinarySlice();
   OrdinarySlice(const OrdinarySlice&) = delete;
   OrdinarySlice& operator=(const OrdinarySlice&) = delete;
 
@@ -48,7 +52,8 @@ class OrdinarySlice {
   // may have. Does not return while the function before is called.
   void ShareWith(std::function<bool()> others_work);
 
-  // As Device::KeepOrdinary(). The slice is longer while anybody keeps the device.
+  // As Device::KeepOrdinary(). The slice is longer while anybody keeps the device. Returns at once; the
+  // slice changes a moment later.
   void Keep(bool keep);
   // The group has the driver's own slice until as many calls with `share` false: as
   // Device::ShareOrdinary(), and while there are graphs that need it (graph_order.h).
@@ -75,14 +80,23 @@ class OrdinarySlice {
   bool Begin();
   void End();
   void Apply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The thread: applies what Keep() has changed.
+  void Run();
 
   const std::function<void(std::chrono::microseconds)> set_;
+  // Relaxed: keep_mutex_ publishes it to the thread. Another one that reads it late sets a slice that the
+  // thread then corrects.
+  std::atomic<int> keepers_{0};
+  Mutex keep_mutex_;  // never held while the slice changes
+  CondVar kept_;
+  bool changed_ ABSL_GUARDED_BY(keep_mutex_) = false;  // keepers_, for the thread
+  bool stop_ ABSL_GUARDED_BY(keep_mutex_) = false;
   Mutex mutex_;
   std::function<bool()> others_work_ ABSL_GUARDED_BY(mutex_);
-  int keepers_ ABSL_GUARDED_BY(mutex_) = 0;
   int sharers_ ABSL_GUARDED_BY(mutex_) = 0;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
   std::chrono::microseconds now_ ABSL_GUARDED_BY(mutex_) = kShort;
+  std::thread thread_;  // begins when all else is there
 };
 
 }  // namespace detshare::cuda
