@@ -30,9 +30,7 @@ DeviceTurn::~DeviceTurn() {
   own_.ticket.store(0);
 }
 
-bool DeviceTurn::shared() const {
-  return peers_.Any([](uint64_t, const EnginePage&) { return true; });
-}
+bool DeviceTurn::shared() const { return peers_.AnyServes(); }
 
 void DeviceTurn::SetWeight(double weight) {
   own_.weight.store(static_cast<uint32_t>(std::clamp(weight * 1000, 1.0, 1e9)),

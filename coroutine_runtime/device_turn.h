@@ -72,7 +72,7 @@ class DeviceTurn {
   DeviceTurn(const DeviceTurn&) = delete;
   DeviceTurn& operator=(const DeviceTurn&) = delete;
 
-  // Whether other processes are there.
+  // Whether other processes serve programs.
   bool shared() const;
   // Of the tenants that want the device. Above 0.
   void SetWeight(double weight);

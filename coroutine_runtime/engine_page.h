@@ -4,6 +4,7 @@
 // takes nothing for granted: a hostile process may write anything into its own page.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -145,6 +146,9 @@ struct EnginePeers {
     std::atomic<uint64_t> id{0};
     // Always readable. Holds anything.
     const EnginePage* page = nullptr;
+    // It serves no programs yet. Relaxed: a process that sees it late takes turns with nobody, or shares
+    // the device for a moment without turns, in which little progresses.
+    std::atomic<bool> spare{false};
   };
   uint64_t own_id = 0;  // of this process; all ids are process IDs
   std::array<Peer, kMax> peers;
@@ -161,6 +165,14 @@ struct EnginePeers {
       if (id != 0 && test(id, *peers[i].page)) return true;
     }
     return false;
+  }
+  // Whether a process is there that serves programs. Any thread.
+  bool AnyServes() const {
+    const size_t count = used.load(std::memory_order_acquire);
+    return std::any_of(peers.begin(), peers.begin() + count, [](const Peer& peer) {
+      return peer.id.load(std::memory_order_acquire) != 0 &&
+             !peer.spare.load(std::memory_order_relaxed);
+    });
   }
   // Calls `see` with the id and the page of each process that is there. Any thread.
   template <typename See>

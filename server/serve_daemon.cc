@@ -67,6 +67,21 @@ struct EngineChannels {
   std::unique_ptr<FileChannel> files;           // null: this process opens clients' files itself
 };
 
+// Gives the daemon the files of the engine's directory, which has this name.
+void UseEngineDirectory(const std::string& name, const std::string& runtime_directory,
+                        Daemon::Options* daemon) {
+  daemon->server.runtime_directory = EngineDirectory(runtime_directory, name);
+  daemon->directory_for_clients = EngineDirectoryForClients(name);
+  // Connections at the main socket come from the supervisor.
+  daemon->socket = EngineSocket(daemon->server.runtime_directory);
+}
+
+// A spare engine leaves the devices when somebody needs its room there.
+void SetLeavesRoom(bool leaves, EnginePage* page) {
+  for (EnginePage::DeviceWords& device : page->devices)
+    device.room.more_comes.store(leaves ? 1 : 0, std::memory_order_relaxed);
+}
+
 // Makes this process an engine, if its flags say so, and its options those of the engine's daemon.
 absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   Flags& flags = startup->flags;
@@ -83,8 +98,7 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   startup->backend.shared_directory =
       absl::StrCat(EnginesDirectory(daemon.server.runtime_directory), "/", kSharedByEngines);
   startup->backend.daemon_number = NumberOf(EnginesDirectory(daemon.server.runtime_directory));
-  daemon.server.runtime_directory =
-      EngineDirectory(daemon.server.runtime_directory, flags.engine_directory);
+  UseEngineDirectory(flags.engine_directory, daemon.server.runtime_directory, &daemon);
   if (own_user) {
     // The supervisor has made its directory. Others it may not use.
     startup->backend.shared_directory = daemon.server.runtime_directory;
@@ -106,8 +120,8 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
       EngineMember::Create(flags.engine_fd, channels.pages->fd(), daemon.server.runtime_directory,
                            milliseconds(flags.engine_idle_ms)));
   daemon.server.wake_engines = [member = channels.member.get()] { member->ReportWantsRoom(); };
-  daemon.directory_for_clients = EngineDirectoryForClients(flags.engine_directory);
   daemon.group = flags.engine;
+  SetLeavesRoom(flags.engine.empty(), daemon.server.engine_page);
   daemon.observer = [member = channels.member.get()] { return member->supervisor(); };
   daemon.note = [member = channels.member.get()](const DaemonEvent& event) {
     // The supervisor knows when an engine starts.
@@ -119,8 +133,6 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   };
   daemon.observe = daemon.http.has_value();
   daemon.http.reset();  // the supervisor serves HTTP for all engines
-  // Connections at the main socket come from the supervisor.
-  daemon.socket = EngineSocket(daemon.server.runtime_directory);
   daemon.socket_mode = 0600;
   daemon.listen_fd = -1;
   daemon.keep_socket = false;
@@ -236,6 +248,20 @@ class PeersMeanwhile {
   std::thread thread_;
 };
 
+// For a spare engine, whose devices are open: waits for its isolation group, and serves it from then on.
+// `runtime_directory` is the supervisor's. Returns false if the process must end.
+bool AwaitGroup(const std::string& runtime_directory, const EngineChannels& channels,
+                Startup* startup) {
+  const std::optional<Assignment> assignment = channels.member->AwaitAssignment(
+      [&channels](const Received& received) { TakePeers(received, *channels.pages); },
+      startup->signal_fd);
+  if (!assignment.has_value()) return false;
+  UseEngineDirectory(assignment->directory, runtime_directory, &startup->daemon);
+  startup->daemon.group = assignment->group;
+  SetLeavesRoom(false, &channels.pages->own());
+  return true;
+}
+
 // The daemon takes turns on the devices with other engines than before.
 void NotePeers(Daemon& daemon) {
   for (DeviceScheduler* const scheduler : daemon.manager().Schedulers()) scheduler->NotePeers();
@@ -307,6 +333,7 @@ void End(const Startup& startup, std::unique_ptr<Daemon> daemon) {
 }  // namespace
 
 int ServeDaemon(Startup startup) {
+  const std::string runtime_directory = startup.daemon.server.runtime_directory;
   // The daemon uses the channels, so they outlive it.
   absl::StatusOr<EngineChannels> engine = BecomeEngine(&startup);
   if (!engine.ok()) {
@@ -327,6 +354,11 @@ int ServeDaemon(Startup startup) {
   if (!backend.ok()) {
     LogError("no device: ", std::string(backend.status().message()));
     return 1;
+  }
+  if (channels.member != nullptr && startup.flags.engine.empty()) {
+    peers.reset();
+    if (!AwaitGroup(runtime_directory, channels, &startup)) return 0;
+    peers.emplace(channels);
   }
   Daemon::Options& options = startup.daemon;
   ApplyConfigOfBackend(startup.config, backend->name, &options.server);

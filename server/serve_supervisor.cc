@@ -213,6 +213,8 @@ class Supervisor final : public EndpointHost {
   absl::StatusOr<ReloadReport> Apply();
   // Lets the limits of sessions in force hold over all engines.
   void LimitSessions();
+  // Keeps as many spare engines as the configuration in force says.
+  void KeepSpares();
   void CountUse(const EngineInfo& engine, const Reported::Use& use);
   void Note(DaemonEvent::Kind kind, const EngineInfo& engine, std::string text);
   // Removes what the sessions of an engine that has ended left in the endpoints' directories.
@@ -227,8 +229,10 @@ class Supervisor final : public EndpointHost {
   Config applied_;  // the configuration in force
   IsolationGroups groups_;
   const std::optional<UserRange> users_;  // of engines; nothing: engines run as this process's user
+  Errands errands_;  // outlives everything that posts some
   bool restoring_ = true;                 // endpoints of an earlier supervisor are opened again
   bool lacks_configuration_ = false;      // engines do not have that of startup_
+  bool has_gpus_ = false;                 // as far as known: no software GPUs
   RetryTimer write_timer_;                // runs while something is unwritten
   Identity identity_;
   PeerTable peers_;
@@ -250,7 +254,6 @@ class Supervisor final : public EndpointHost {
   std::unique_ptr<EngineWatch> watch_;  // posts errands for engines_
   std::unique_ptr<Arrivals> arrivals_;
   int listen_fd_ = -1;
-  Errands errands_;
   // The endpoints at whose sockets arrivals_ accepts, by their sockets.
   std::map<int, std::shared_ptr<TenantEndpoint>> endpoint_sockets_;
   std::unique_ptr<TenantEndpoints> endpoints_;
@@ -274,6 +277,7 @@ absl::Status Supervisor::Start() {
   GiveConfiguration();
   devices_->Refresh();
   engines_->Reload();
+  KeepSpares();
   arrivals_ = std::make_unique<Arrivals>(
       [this](int connection, Peer peer, const std::optional<std::string>& wish) {
         Take(connection, std::move(peer), wish);
@@ -359,9 +363,16 @@ absl::Status Supervisor::StartServices() {
                               errands_.Post([this, pid = engine.pid] { engines_->EndHung(pid); });
                             }});
   const auto changed = [this] { errands_.Post([this] { engines_->Reload(); }); };
-  devices_ =
-      std::make_unique<KnownDevices>([command = EngineCommand()](const std::atomic<bool>& stop) {
-        return InquireDevices(command, stop);
+  devices_ = std::make_unique<KnownDevices>(
+      [this, command = EngineCommand()](const std::atomic<bool>& stop) {
+        absl::StatusOr<proto::Status> reply = InquireDevices(command, stop);
+        if (reply.ok()) {
+          errands_.Post([this, gpus = reply->backend() != "soft"] {
+            has_gpus_ = gpus;
+            KeepSpares();
+          });
+        }
+        return reply;
       });
   admin_ = std::make_unique<SupervisorService>(*calls_, *devices_, settings_, changed, events_,
                                                owners_, identity_, peers_);
@@ -629,9 +640,15 @@ absl::StatusOr<ReloadReport> Supervisor::Apply() {
   if (observer_ != nullptr) observer_->SetMaxSessions(static_cast<size_t>(wanted.max_sessions));
   applied_ = wanted;
   LimitSessions();
+  KeepSpares();
   UseCopy();
   engines_->Reload();
   return report;
+}
+
+void Supervisor::KeepSpares() {
+  const int64_t wanted = applied_.spare_engines;
+  engines_->KeepSpares(wanted >= 0 ? static_cast<size_t>(wanted) : has_gpus_ ? 1 : 0);
 }
 
 void Supervisor::LimitSessions() {

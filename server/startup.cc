@@ -67,7 +67,7 @@ absl::StatusOr<Startup> Prepare(std::vector<std::string> command, const Flags& f
   if (flags.engine_fd < 0) {
     for (const std::string& caution : Cautions(startup.config)) LogWarning(caution);
   }
-  if (flags.engine_fd >= 0 && (flags.engine.empty() || flags.engine_directory.empty()))
+  if (flags.engine_fd >= 0 && flags.engine_directory.empty())
     return absl::InvalidArgumentError("--engine-fd is for the daemon itself");
   RaiseDescriptorLimit();
   Daemon::Options& daemon = startup.daemon;

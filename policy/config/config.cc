@@ -85,6 +85,19 @@ constexpr ConfigSetting kSettings[] = {
      .help = "With isolation other than none: user IDs that nothing else on the host uses. Each "
              "engine runs as one of them, without capabilities (docs/security.md)"},
     {.section = "daemon",
+     .key = "spare_engines",
+     .flag = "spare-engines",
+     .field = &Config::spare_engines,
+     .type = "N",
+     .min = 0,
+     .max = 8,
+     .computed = "1 on GPUs; 0 with software GPUs",
+     .live = true,
+     .help =
+         "With isolation other than none: engines that have opened the GPUs already, so that the "
+         "first programs of so many tenants need not wait for theirs. Each takes 1.2 GiB of each "
+         "GPU's memory until programs need it; with swap_memory = 0 always"},
+    {.section = "daemon",
      .key = "profile_dir",
      .flag = "profile-dir",
      .field = &Config::profile_dir,

@@ -48,6 +48,7 @@ struct Config {
   std::string unlisted_tenants = "allow";
   std::string isolation = "none";
   std::string engine_users;
+  int64_t spare_engines = -1;
   std::string profile_dir;
   std::string admin_group = "detshare-admin";
   int64_t session_slots = 0;

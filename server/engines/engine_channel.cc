@@ -87,10 +87,11 @@ absl::Status PassPeer(int channel, pid_t peer, int page) {
   return SendMessage(channel, message, {page});
 }
 
-absl::Status PassPeers(int channel, const std::vector<pid_t>& peers) {
+absl::Status PassPeers(int channel, const EngineProcesses& peers) {
   proto::ToEngine message;
   proto::Peers* const all = message.mutable_peers();
-  for (const pid_t peer : peers) all->add_pids(peer);
+  for (const pid_t peer : peers.pids) all->add_pids(peer);
+  for (const pid_t spare : peers.spares) all->add_spares(spare);
   return SendMessage(channel, message, {});
 }
 
@@ -104,6 +105,13 @@ absl::Status PassSharedTenant(int channel, pid_t peer, const std::string& tenant
   proto::ToEngine message;
   message.mutable_shared_tenant()->set_pid(peer);
   message.mutable_shared_tenant()->set_tenant(tenant);
+  return SendMessage(channel, message, {});
+}
+
+absl::Status PassAssignment(int channel, const Assignment& assignment) {
+  proto::ToEngine message;
+  message.mutable_assignment()->set_group(assignment.group);
+  message.mutable_assignment()->set_directory(assignment.directory);
   return SendMessage(channel, message, {});
 }
 
@@ -174,12 +182,16 @@ Received TakeMessage(int channel) {
   } else if (message.has_peer()) {
     received.peer = {static_cast<pid_t>(message.peer()), fds.Take()};
   } else if (message.has_peers()) {
-    received.peers.emplace(message.peers().pids().begin(), message.peers().pids().end());
+    const proto::Peers& peers = message.peers();
+    received.peers = {{peers.pids().begin(), peers.pids().end()},
+                      {peers.spares().begin(), peers.spares().end()}};
   } else if (message.look_for_room()) {
     received.look_for_room = true;
   } else if (message.has_shared_tenant()) {
     received.shared_tenant = {static_cast<pid_t>(message.shared_tenant().pid()),
                               message.shared_tenant().tenant()};
+  } else if (message.has_assignment()) {
+    received.assignment = {message.assignment().group(), message.assignment().directory()};
   }
   return received;
 }

@@ -9,6 +9,7 @@
 //     supervisor --[which engines there are]-------------> engine
 //     supervisor --[another engine wants device memory]--> engine
 //     supervisor --[another engine serves a tenant, too]-> engine    tenant_board.h
+//     supervisor --[the isolation group that it serves]--> engine    to a spare engine
 //     supervisor <--[how many connections it has got]----- engine    the engine offers to end: idle
 //     supervisor <--[an event of a session]--------------- engine
 //     supervisor <--[what was used behind an endpoint]---- engine
@@ -62,15 +63,28 @@ struct ClientConnection {
 
 enum class EngineOrder { kEnd, kRelease, kReload };  // proto::EngineOrder
 
+// All engines whose pages count.
+struct EngineProcesses {
+  std::vector<pid_t> pids;
+  std::vector<pid_t> spares;  // those of them that serve no isolation group yet
+};
+
+// What a spare engine serves from now on.
+struct Assignment {
+  std::string group;
+  std::string directory;  // the new name of its directory
+};
+
 // ---- the supervisor's end. All of these return Unavailable if the engine does not read or is gone.
 absl::Status PassConnection(int channel, const ClientConnection& connection);
 absl::Status PassClosedEndpoint(int channel, uint64_t endpoint);
 absl::Status PassOrder(int channel, EngineOrder order);
 absl::Status PassAdoption(int channel, int admission, int files);
 absl::Status PassPeer(int channel, pid_t peer, int page);
-absl::Status PassPeers(int channel, const std::vector<pid_t>& peers);
+absl::Status PassPeers(int channel, const EngineProcesses& peers);
 absl::Status PassLookForRoom(int channel);
 absl::Status PassSharedTenant(int channel, pid_t peer, const std::string& tenant);
+absl::Status PassAssignment(int channel, const Assignment& assignment);
 struct Reported {
   bool end = false;  // no further message will come
   bool device_lost = false;
@@ -106,13 +120,14 @@ struct Received {
     int page = -1;
   };
   std::optional<Peer> peer;
-  std::optional<std::vector<pid_t>> peers;
+  std::optional<EngineProcesses> peers;
   bool look_for_room = false;
   struct SharedTenant {
     pid_t peer = -1;
     std::string tenant;
   };
   std::optional<SharedTenant> shared_tenant;
+  std::optional<Assignment> assignment;
 };
 Received TakeMessage(int channel);
 // None of them waits. An offer that cannot be sent is made again later. An event that cannot be sent

@@ -107,18 +107,25 @@ absl::Status EnginePages::Add(pid_t pid, int page) {
   if (mmap(PlaceOf(place), bytes, PROT_READ, MAP_SHARED | MAP_FIXED, page, 0) == MAP_FAILED ||
       (bytes < kBytes && !MapZeroes(static_cast<char*>(PlaceOf(place)) + bytes, kBytes - bytes)))
     return Failed("mmap");
+  if (peers_.peers[place].id.load(std::memory_order_relaxed) != id)
+    peers_.peers[place].spare.store(false, std::memory_order_relaxed);
   peers_.peers[place].id.store(id, std::memory_order_release);
   if (place >= peers_.used.load(std::memory_order_relaxed))
     peers_.used.store(place + 1, std::memory_order_release);
   return absl::OkStatus();
 }
 
-void EnginePages::Keep(const std::vector<pid_t>& pids) {
+void EnginePages::Keep(const EngineProcesses& engines) {
+  const auto among = [](pid_t pid, const std::vector<pid_t>& pids) {
+    return std::find(pids.begin(), pids.end(), pid) != pids.end();
+  };
   for (size_t i = 0; i < EnginePeers::kMax; ++i) {
-    std::atomic<uint64_t>& id = peers_.peers[i].id;
-    const auto pid = static_cast<pid_t>(id.load(std::memory_order_relaxed));
-    if (pid == 0 || std::find(pids.begin(), pids.end(), pid) != pids.end()) continue;
-    id.store(0, std::memory_order_release);
+    EnginePeers::Peer& peer = peers_.peers[i];
+    const auto pid = static_cast<pid_t>(peer.id.load(std::memory_order_relaxed));
+    if (pid == 0) continue;
+    peer.spare.store(among(pid, engines.spares), std::memory_order_relaxed);
+    if (among(pid, engines.pids)) continue;
+    peer.id.store(0, std::memory_order_release);
     MapZeroes(PlaceOf(i), kBytes);  // if that fails, the page stays there, and nobody reads it
   }
 }

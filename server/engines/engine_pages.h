@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/engine_page.h"
+#include "server/engines/engine_channel.h"
 
 namespace detshare {
 
@@ -36,8 +37,8 @@ class EnginePages {
   // Another engine and its page, which this object owns. InvalidArgument if it is no sealed page,
   // ResourceExhausted if there are too many.
   absl::Status Add(pid_t pid, int page);
-  // Forgets all engines but these.
-  void Keep(const std::vector<pid_t>& pids);
+  // Forgets all engines but these, and notes which of them are spare.
+  void Keep(const EngineProcesses& engines);
 
  private:
   EnginePages() = default;

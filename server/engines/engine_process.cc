@@ -167,6 +167,38 @@ bool EngineMember::TakeEarly(const std::function<void(const Received&)>& take, b
   return true;
 }
 
+std::optional<Assignment> EngineMember::TakeAssignment() {
+  std::optional<Assignment> assignment;
+  bool reloads = false;
+  std::erase_if(early_, [&](const Received& received) {
+    if (received.assignment.has_value()) {
+      assignment = received.assignment;
+      return true;
+    }
+    const bool again = received.order == EngineOrder::kReload && std::exchange(reloads, true);
+    return again || received.look_for_room || received.closed_endpoint.has_value();
+  });
+  return assignment;
+}
+
+std::optional<Assignment> EngineMember::AwaitAssignment(
+    const std::function<void(const Received&)>& take, int stop) {
+  const auto must_end = [](const Received& received) {
+    return received.end || received.order == EngineOrder::kEnd ||
+           received.order == EngineOrder::kRelease;
+  };
+  for (;;) {
+    if (std::any_of(early_.begin(), early_.end(), must_end)) return std::nullopt;
+    if (std::optional<Assignment> assignment = TakeAssignment(); assignment.has_value())
+      return assignment;
+    bool told = false;
+    if (TakeEarly(take, &told)) continue;
+    pollfd fds[2] = {{stop, POLLIN, 0}, {channel_, POLLIN, 0}};
+    poll(fds, 2, -1);
+    if (fds[0].revents != 0) return std::nullopt;
+  }
+}
+
 Received EngineMember::TakeNext() {
   if (early_.empty()) return TakeMessage(channel_);
   Received received = std::move(early_.front());

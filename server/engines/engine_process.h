@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -55,6 +56,12 @@ class EngineMember {
   // The same for engines that come or go later, until the descriptor `stop` is readable.
   void TakePeers(const std::function<void(const Received&)>& take, int stop);
 
+  // For a spare engine, before Proceed(): waits until the supervisor says whom it serves. Calls `take` as
+  // AwaitPeers(). Returns nothing if the process must end: there is no supervisor, it says so, or the
+  // descriptor `stop` is readable.
+  std::optional<Assignment> AwaitAssignment(const std::function<void(const Received&)>& take,
+                                            int stop);
+
   // Readable when Proceed() has something to do.
   int fd() const { return epoll_; }
   // Calls `take` for each message that has come, and offers to end if that is due. Returns false
@@ -90,6 +97,9 @@ class EngineMember {
   bool TakeEarly(const std::function<void(const Received&)>& take, bool* told);
   // No further message will come before Proceed().
   bool EndsEarly() const { return !early_.empty() && early_.back().end; }
+  // Takes the assignment out of the messages that came early, and those that a process without programs
+  // need not know.
+  std::optional<Assignment> TakeAssignment();
   // The next message, as TakeMessage().
   Received TakeNext();
   // There is no supervisor any more.

@@ -42,7 +42,13 @@ namespace {
 
 // The source of an event of the epoll, in the upper half of its data. The lower half is the engine's
 // number.
-enum class Source : uint64_t { kChannel = 1, kProcess = 2, kAdmission = 3, kTimer = 4 };
+enum class Source : uint64_t {
+  kChannel = 1,
+  kProcess = 2,
+  kAdmission = 3,
+  kTimer = 4,
+  kSpareTimer = 5
+};
 
 // A process that ends sooner than this after its beginning has failed. It is not started again for
 // as long.
@@ -57,6 +63,9 @@ constexpr std::chrono::seconds kSocketTimeout(1);
 constexpr uint64_t kReserved = 1000;
 // An engine that wants device memory wakes the others at most so often.
 constexpr std::chrono::milliseconds kWakePeriod(5);
+// No spare engine begins for so long after one has failed, and twice as long after each further one; and
+// after an engine wanted device memory.
+constexpr std::chrono::seconds kFailedSparePause(10), kMaxSparePause(300), kRoomPause(60);
 // A process that the driver or the kernel holds does not end.
 constexpr std::chrono::seconds kKillTimeout(5);
 
@@ -79,6 +88,9 @@ constexpr int kEngineFd = 3, kAdmissionFd = 4, kFilesFd = 5;
 constexpr int kMaxAtOnce = 64;
 // Rounds in which an engine's requests are decided that have come before something else.
 constexpr int kMaxRounds = 256;
+
+// The name of a spare engine's directory. No group's name has this sign.
+constexpr char kSpareDirectory[] = "spare~";
 
 // Where the driver keeps code that it compiled.
 constexpr char kCachePath[] = "CUDA_CACHE_PATH=";
@@ -196,6 +208,7 @@ struct Engines::Channels {
 Engines::Engines(Options options)
     : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   Watch(epoll_, save_timer_.fd(), Source::kTimer, 0);
+  Watch(epoll_, spare_timer_.fd(), Source::kSpareTimer, 0);
   if (options_.users.has_value()) users_.emplace(*options_.users);
   book_.SetLimits(options_.limits);
 }
@@ -223,6 +236,14 @@ void Engines::Adopt() {
   for (const proto::ListedEngine& listed : list.engines()) {
     const int process = OpenListed(listed);
     if (process < 0) continue;
+    // A spare engine serves nobody, and began with the settings of its supervisor.
+    if (listed.group().empty()) {
+      SendSignal(process, SIGKILL);
+      pollfd ended = {process, POLLIN, 0};
+      poll(&ended, 1, static_cast<int>(std::chrono::milliseconds(kKillTimeout).count()));
+      close(process);
+      continue;
+    }
     used.insert(listed.directory());
     Adopt(listed, process);
   }
@@ -283,13 +304,23 @@ void Engines::Adopt(const proto::ListedEngine& listed, int process) {
                ") serves its sessions without a supervisor: ", std::string(adopted.message()));
   }
   engine.number = next_++;
-  Introduce(engines_.emplace(engine.number, std::move(engine)).first->second);
+  const Engine& known = engines_.emplace(engine.number, std::move(engine)).first->second;
+  Follow(known);
+  Introduce(known);
 }
 
-void Engines::Introduce(Engine& engine) {
+size_t Engines::size() const {
+  return std::count_if(engines_.begin(), engines_.end(),
+                       [](const Running::value_type& one) { return !one.second.spare(); });
+}
+
+void Engines::Follow(const Engine& engine) {
   Watch(epoll_, engine.process, Source::kProcess, engine.number);
   if (engine.channel >= 0) Watch(epoll_, engine.channel, Source::kChannel, engine.number);
   if (engine.admission >= 0) Watch(epoll_, engine.admission, Source::kAdmission, engine.number);
+}
+
+void Engines::Introduce(const Engine& engine) {
   LogInfo("isolation group ", engine.info.group,
           engine.adopted ? " keeps its engine: pid " : " has an engine: pid ", engine.info.pid,
           engine.adopted ? absl::StrCat(", version ", engine.listed.version()) : "");
@@ -332,8 +363,7 @@ Engines::Running::iterator Engines::CurrentOf(const std::string& group) {
   });
 }
 
-std::string Engines::FreeDirectory(const std::string& group) const {
-  const std::string name = DirectoryName(group);
+std::string Engines::FreeDirectory(const std::string& name) const {
   std::string free = name;
   const auto taken = [&] {
     return std::any_of(engines_.begin(), engines_.end(),
@@ -342,7 +372,7 @@ std::string Engines::FreeDirectory(const std::string& group) const {
                        }) ||
            InUse(EngineDirectory(options_.runtime_directory, free));
   };
-  // No group's name has this sign.
+  // No group's directory has this sign.
   for (int i = 2; taken(); ++i) free = absl::StrCat(name, "~", i);
   return free;
 }
@@ -353,6 +383,7 @@ void Engines::Proceed() {
   for (int i = 0; i < count; ++i) {
     const auto source = static_cast<Source>(events[i].data.u64 >> 32);
     if (source == Source::kTimer) SaveAgain();
+    if (source == Source::kSpareTimer) BeginSpares();
     const auto engine = engines_.find(static_cast<uint32_t>(events[i].data.u64 & UINT32_MAX));
     if (engine == engines_.end()) continue;
     if (source == Source::kProcess) Reap(engine);
@@ -405,17 +436,19 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
                        " ended soon after its start, as the daemon's log says"));
     }
     failed_.erase(group);
-    if (engines_.size() >= kMax)
+    if (size() >= kMax)
       return absl::ResourceExhaustedError(
           absl::StrCat("the daemon has ", kMax, " engines: let programs of other groups end"));
-    Engine fresh;
-    if (const absl::Status begun = Begin(group, &fresh); !begun.ok()) {
-      LogError("no engine for isolation group ", group, ": ", std::string(begun.message()));
-      return begun;
+    const absl::StatusOr<Running::iterator> begun = BeginOrAssign(group);
+    if (!begun.ok()) {
+      LogError("no engine for isolation group ", group, ": ",
+               std::string(begun.status().message()));
+      return begun.status();
     }
-    engine = engines_.emplace(fresh.number, std::move(fresh)).first;
+    engine = *begun;
     Introduce(engine->second);
     SaveList();
+    AdjustSpares();
   }
   const uid_t user = engine->second.listed.user();
   // Only the engine makes files there.
@@ -497,11 +530,13 @@ bool Engines::SendPeers(Engine& engine) {
     if (!PassPeer(engine.channel, peer->second.info.pid, peer->second.page).ok()) return false;
   }
   if (engine.peers_changed) {
-    std::vector<pid_t> pids;
+    EngineProcesses all;
     for (const auto& [number, other] : engines_) {
-      if (other.page >= 0) pids.push_back(other.info.pid);
+      if (other.page < 0) continue;
+      all.pids.push_back(other.info.pid);
+      if (other.spare()) all.spares.push_back(other.info.pid);
     }
-    engine.peers_changed = !PassPeers(engine.channel, pids).ok();
+    engine.peers_changed = !PassPeers(engine.channel, all).ok();
   }
   for (; !engine.peers_changed && !engine.new_shares.empty(); engine.new_shares.pop_front()) {
     const auto& [number, tenant] = engine.new_shares.front();
@@ -525,6 +560,8 @@ void Engines::TakePage(Engine& engine, int page) {
     if (other.number == engine.number) continue;
     if (other.page >= 0) engine.new_peers.push_back(other.number);
     other.new_peers.push_back(engine.number);
+    // The list says that it is a spare one.
+    if (engine.spare() && other.reported_page) other.peers_changed = true;
     Flush(other);
   }
   // An earlier supervisor may have told it of engines that are gone.
@@ -545,6 +582,7 @@ void Engines::NoteTenant(Engine& engine, const std::string& tenant) {
 void Engines::WakeForRoom(Engine& engine) {
   if (Clock::now() - engine.wanted_room < kWakePeriod) return;
   engine.wanted_room = Clock::now();
+  LeaveRoom();
   for (auto& [number, other] : engines_) {
     if (other.channel >= 0 && number != engine.number) PassLookForRoom(other.channel).IgnoreError();
   }
@@ -588,7 +626,8 @@ absl::StatusOr<EngineUser> Engines::UserFor(const std::string& group) {
   for (const auto& [number, engine] : engines_) {
     const uid_t user = engine.listed.user();
     // Engines of one group belong to the same programs, which may use both for a while.
-    if (user != 0 && engine.info.group == group) return EngineUser{user, users_->group()};
+    if (user != 0 && !engine.spare() && engine.info.group == group)
+      return EngineUser{user, users_->group()};
     taken.insert(user);
   }
   const std::optional<uid_t> user = users_->Choose(taken);
@@ -599,9 +638,123 @@ absl::StatusOr<EngineUser> Engines::UserFor(const std::string& group) {
   return EngineUser{*user, users_->group()};
 }
 
+absl::StatusOr<Engines::Running::iterator> Engines::BeginOrAssign(const std::string& group) {
+  const auto spare = AssignSpare(group);
+  if (spare != engines_.end()) return spare;
+  return Begin(group);
+}
+
+Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
+  // A group's engine has the user of the engine that it follows.
+  const auto has_user = [&](const Running::value_type& one) {
+    return one.second.info.group == group && one.second.listed.user() != 0;
+  };
+  if (std::any_of(engines_.begin(), engines_.end(), has_user)) return engines_.end();
+  const auto found =
+      std::find_if(engines_.begin(), engines_.end(), [](const Running::value_type& one) {
+        // Without a page, its directory may not be there yet.
+        return one.second.spare() && !one.second.asked && one.second.reported_page;
+      });
+  if (found == engines_.end()) return found;
+  Engine& engine = found->second;
+  const std::string directory = FreeDirectory(DirectoryName(group));
+  const std::string path = EngineDirectory(options_.runtime_directory, directory);
+  absl::Status assigned = TryRemoveTree(path);
+  if (assigned.ok() && rename(engine.info.directory.c_str(), path.c_str()) != 0)
+    assigned = absl::InternalError(absl::StrCat("rename: ", ErrnoText(errno)));
+  if (assigned.ok()) {
+    engine.info.directory = path;
+    assigned = PassAssignment(engine.channel, {group, directory});
+  }
+  if (!assigned.ok()) {
+    LogWarning("isolation group ", group, " cannot have the spare engine (pid ", engine.info.pid,
+               "): ", std::string(assigned.message()));
+    Notify(engine);
+    return engines_.end();
+  }
+  engine.info.group = group;
+  engine.listed.set_group(group);
+  engine.listed.set_directory(directory);
+  engine.begun = Clock::now();
+  spare_failures_ = 0;
+  // The others take turns with it from now on.
+  for (auto& [number, other] : engines_) {
+    if (!other.reported_page) continue;
+    other.peers_changed = true;
+    Flush(other);
+  }
+  return found;
+}
+
+void Engines::KeepSpares(size_t count) {
+  spares_ = count;
+  engines_.empty() ? BeginSpares() : AdjustSpares();
+}
+
+void Engines::AdjustSpares() {
+  if (ending_) return;
+  size_t there = 0;
+  for (auto& [number, engine] : engines_) {
+    if (!engine.spare() || engine.asked) continue;
+    if (there == spares_) {
+      Notify(engine);
+    } else {
+      ++there;
+    }
+  }
+  // The driver begins one process at a time, and the engine of a group may just begin.
+  if (there < spares_ && !std::exchange(spare_timer_runs_, true)) spare_timer_.Start();
+}
+
+void Engines::BeginSpares() {
+  spare_timer_.Clear();
+  spare_timer_runs_ = false;
+  if (Clock::now() < no_spare_before_) return AdjustSpares();
+  size_t there = std::count_if(
+      engines_.begin(), engines_.end(),
+      [](const Running::value_type& one) { return one.second.spare() && !one.second.asked; });
+  for (; !ending_ && there < spares_ && engines_.size() < kMax; ++there) {
+    const absl::StatusOr<Running::iterator> begun = Begin(/*group=*/"");
+    if (!begun.ok()) {
+      PauseSpares(std::string(begun.status().message()));
+      break;
+    }
+    LogInfo("a spare engine begins: pid ", (*begun)->second.info.pid);
+  }
+  SaveList();
+}
+
+void Engines::PauseSpares(const std::string& why) {
+  const auto pause = std::min<std::chrono::seconds>(
+      kFailedSparePause * (1 << std::min(spare_failures_, 8)), kMaxSparePause);
+  ++spare_failures_;
+  no_spare_before_ = Clock::now() + pause;
+  LogWarning("no spare engine for ", pause.count(),
+             " s, so programs wait for their engines: ", why);
+  AdjustSpares();
+}
+
+void Engines::LeaveRoom() {
+  if (spares_ == 0) return;
+  no_spare_before_ = std::max(no_spare_before_, Clock::now() + kRoomPause);
+  for (auto& [number, engine] : engines_) {
+    if (engine.spare() && !engine.asked) Notify(engine);
+  }
+  AdjustSpares();
+}
+
+absl::StatusOr<Engines::Running::iterator> Engines::Begin(const std::string& group) {
+  Engine fresh;
+  DETSHARE_RETURN_IF_ERROR(Begin(group, &fresh));
+  const auto engine = engines_.emplace(fresh.number, std::move(fresh)).first;
+  Follow(engine->second);
+  return engine;
+}
+
 absl::Status Engines::Begin(const std::string& group, Engine* engine) {
   DETSHARE_ASSIGN_OR_RETURN(const EngineUser user, UserFor(group));
-  const std::string directory = FreeDirectory(group);
+  const std::string directory =
+      FreeDirectory(group.empty() ? kSpareDirectory : DirectoryName(group));
   const std::string path = EngineDirectory(options_.runtime_directory, directory);
   // A supervisor that was killed may have left it.
   DETSHARE_RETURN_IF_ERROR(TryRemoveTree(path));
@@ -611,11 +764,12 @@ absl::Status Engines::Begin(const std::string& group, Engine* engine) {
     command.insert(command.end(), {"--engine-user", absl::StrCat(user.uid), "--engine-group",
                                    absl::StrCat(user.gid)});
   }
+  if (!group.empty()) command.insert(command.end(), {"--engine", group});
   DETSHARE_ASSIGN_OR_RETURN(const Channels channels, Channels::Make());
   for (const std::string& more :
-       {std::string("--engine"), group, std::string("--engine-directory"), directory,
-        std::string("--engine-fd"), absl::StrCat(kEngineFd), std::string("--admission-fd"),
-        absl::StrCat(kAdmissionFd), std::string("--files-fd"), absl::StrCat(kFilesFd)}) {
+       {std::string("--engine-directory"), directory, std::string("--engine-fd"),
+        absl::StrCat(kEngineFd), std::string("--admission-fd"), absl::StrCat(kAdmissionFd),
+        std::string("--files-fd"), absl::StrCat(kFilesFd)}) {
     command.push_back(more);
   }
   const absl::StatusOr<pid_t> begun =
@@ -749,6 +903,12 @@ void Engines::Reap(Running::iterator ended) {
   // An adopted engine may have been told to end, or was released.
   const bool clean =
       engine.adopted ? engine.asked || ending_ : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (engine.spare()) {
+    Forget(engine);
+    if (engine.asked || ending_) return AdjustSpares();
+    if (Clock::now() - engine.begun > kMaxSparePause) spare_failures_ = 0;
+    return PauseSpares(absl::StrCat("the last one (pid ", engine.info.pid, ") ", Ending(status)));
+  }
   const std::string text = engine.device_lost ? "has lost its device"
                            : engine.hung ? "did not reply for a minute, so the supervisor ended it"
                            : engine.adopted ? "ended"
@@ -764,17 +924,21 @@ void Engines::Reap(Running::iterator ended) {
   }
   if (options_.running != nullptr) options_.running->Remove(engine.info.pid);
   if (options_.ended) options_.ended(engine.info, {how, text, book_.SessionsOf(engine.info.pid)});
-  book_.Forget(engine.info.pid);
-  DropPage(engine);
-  Drop(engine);
   // A fault of the group's own programs is no reason to make them wait.
   if (how == EngineEnd::kFailed && !engine.adopted && Clock::now() - engine.begun < kSoon) {
     if (failed_.size() >= kMaxFailed) failed_.clear();
     failed_[group] = Clock::now();
   }
+  Forget(engine);
+  for (const ClientConnection& connection : engine.waiting) Pass(group, connection);
+}
+
+void Engines::Forget(Engine& engine) {
+  book_.Forget(engine.info.pid);
+  DropPage(engine);
+  Drop(engine);
   RemoveTree(engine.info.directory);
   SaveList();
-  for (const ClientConnection& connection : engine.waiting) Pass(group, connection);
 }
 
 void Engines::Reload() {
@@ -816,7 +980,7 @@ size_t Engines::Release(std::chrono::milliseconds timeout) {
   }
   AwaitEnd(timeout, [this](const Engine& engine) { return book_.CountOf(engine.info.pid) == 0; });
   SaveList();
-  const size_t left = engines_.size();
+  const size_t left = size();
   for (auto& [number, engine] : engines_) {
     Drop(engine);
     for (const ClientConnection& connection : engine.waiting) close(connection.fd);

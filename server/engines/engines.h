@@ -9,6 +9,9 @@
 // group. It ends some time after the last one, or when it fails; the next connection starts it
 // again. So a fault in one group's engine ends no session of another group.
 //
+// Spare engines have opened the devices and wait for a group, so that its first program need not wait. A
+// spare engine ends when an engine wants device memory, and with its supervisor.
+//
 // Engines outlive the supervisor. The next supervisor adopts them (Adopt()). An engine of another
 // version serves its sessions to the end, and the group's next connection starts an engine of this
 // version beside it.
@@ -61,7 +64,7 @@ class Engines {
 
   struct Options {
     // The command line of an engine. `--engine GROUP --engine-directory NAME --engine-fd N
-    // --admission-fd N --files-fd N` are appended.
+    // --admission-fd N --files-fd N` are appended; for a spare engine without `--engine GROUP`.
     std::vector<std::string> command;
     std::string program;            // the executable; "": this process's own
     std::string runtime_directory;  // has the engines' directories; an ended engine's is removed
@@ -109,13 +112,16 @@ class Engines {
   void EndHung(pid_t pid);
   // Tells the engines that the configuration or the settings have changed.
   void Reload();
+  // Keeps so many spare engines from now on; at first 0.
+  void KeepSpares(size_t count);
   // Tells the engines to end. Returns false if some are still there after `timeout`.
   bool End(std::chrono::milliseconds timeout);
   // Leaves the engines alone: those that a program uses go on without a supervisor, and the others
   // end. Waits for these, up to `timeout`. Returns the number of engines that go on.
   size_t Release(std::chrono::milliseconds timeout);
 
-  size_t size() const { return engines_.size(); }
+  // The number of engines of groups.
+  size_t size() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -127,6 +133,7 @@ class Engines {
     bool retired = false;     // it serves its sessions to the end, and gets no more connections
     bool may_retire = false;  // further connections wait
     bool asked = false;       // it was told to end
+    bool spare() const { return info.group.empty(); }
     bool device_lost = false;
     bool hung = false;      // EndHung() has ended it
     bool told_all = false;  // the book has all sessions that it has from an earlier supervisor
@@ -153,7 +160,24 @@ class Engines {
   };
   using Running = std::map<uint32_t, Engine>;  // by their numbers
 
+  // `group` "": a spare engine.
   absl::Status Begin(const std::string& group, Engine* engine);
+  // Begins an engine that has not been introduced, and returns it.
+  absl::StatusOr<Running::iterator> Begin(const std::string& group);
+  // Returns the group's new engine, which was a spare one if possible.
+  absl::StatusOr<Running::iterator> BeginOrAssign(const std::string& group);
+  // Gives a spare engine to the group. Returns the end if there is none for it.
+  Running::iterator AssignSpare(const std::string& group);
+  // Ends spare engines that are not wanted, and lets missing ones begin in a moment.
+  void AdjustSpares();
+  // Begins the missing ones, unless it is too early after others failed or left room.
+  void BeginSpares();
+  // No spare engine begins for a while, and longer after each further failure.
+  void PauseSpares(const std::string& why);
+  // Ends the spare engines, since an engine wants device memory. None begins for a while.
+  void LeaveRoom();
+  // Removes what is left of a process that has ended.
+  void Forget(Engine& engine);
   // Returns the user as which the group's next engine runs; uid 0: as this process's user. Returns
   // ResourceExhausted if all users are taken.
   absl::StatusOr<EngineUser> UserFor(const std::string& group);
@@ -163,10 +187,12 @@ class Engines {
   struct Channels;
   // Returns the engine that gets the group's connections, or the end.
   Running::iterator CurrentOf(const std::string& group);
-  // Returns a name for a directory that no engine has.
-  std::string FreeDirectory(const std::string& group) const;
-  // Watches an engine's process and channels, and tells who wants to know of it.
-  void Introduce(Engine& engine);
+  // Returns a name for a directory that no engine has: this one, or one with a number behind it.
+  std::string FreeDirectory(const std::string& name) const;
+  // Watches an engine's process and channels.
+  void Follow(const Engine& engine);
+  // Tells who wants to know of a group's engine.
+  void Introduce(const Engine& engine);
   // Keeps the list of engines for the next supervisor. If that fails, save_timer_ tries again.
   void SaveList();
   void SaveAgain();
@@ -208,8 +234,13 @@ class Engines {
 
   const Options options_;
   int epoll_ = -1;
-  RetryTimer save_timer_;  // in the epoll
-  bool unsaved_ = false;   // the list could not be written
+  RetryTimer save_timer_;   // in the epoll
+  bool unsaved_ = false;    // the list could not be written
+  size_t spares_ = 0;       // so many are wanted
+  RetryTimer spare_timer_;  // in the epoll
+  bool spare_timer_runs_ = false;
+  Clock::time_point no_spare_before_;
+  int spare_failures_ = 0;  // one after the other
   bool ending_ = false;
   uint32_t next_ = 1;
   Running engines_;

@@ -98,4 +98,12 @@ inline proto::Status StatusOf(TestClient& client) {
   return status;
 }
 
+// The engine that serves the program.
+inline pid_t EngineOf(TestClient& program) { return StatusOf(program).pid(); }
+
+// Whether a process of the same user has not ended.
+inline bool Runs(pid_t process) {
+  return std::filesystem::exists("/proc/" + std::to_string(process) + "/fdinfo/0");
+}
+
 }  // namespace detshare

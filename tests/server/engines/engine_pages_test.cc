@@ -82,7 +82,7 @@ TEST_CASE("Engines that are gone are forgotten, and their places are used again"
     REQUIRE(pages->Add(pid, dup(one->fd())).ok());
   CHECK(absl::IsResourceExhausted(pages->Add(1000, dup(one->fd()))));
   CHECK(pages->Add(17, dup(one->fd())).ok());  // a process that is known
-  pages->Keep({2});
+  pages->Keep({{2}, {}});
   CHECK(pages->peers().peers[0].id == 0);
   CHECK(pages->peers().peers[1].id == 2);
   CHECK(pages->peers().peers[0].page->devices[0].turn.ticket == 0);

@@ -504,7 +504,7 @@ TEST_CASE_METHOD(
     "An engine knows the others before it begins, and loses no message that comes meanwhile") {
   REQUIRE(PassClosedEndpoint(channel.supervisor, 5).ok());
   REQUIRE(PassPeer(channel.supervisor, 77, other->fd()).ok());
-  REQUIRE(PassPeers(channel.supervisor, {77}).ok());
+  REQUIRE(PassPeers(channel.supervisor, {{77}, {}}).ok());
   REQUIRE(PassClosedEndpoint(channel.supervisor, 6).ok());
   int peers = 0;
   member->AwaitPeers(
@@ -712,10 +712,15 @@ TEST_CASE("Pages travel in both directions, and nobody keeps a descriptor that i
   CHECK(TakeReport(channel->supervisor).value().wants_room);
   REQUIRE(PassLookForRoom(channel->supervisor).ok());
   CHECK(TakeMessage(channel->engine).look_for_room);
-  REQUIRE(PassPeers(channel->supervisor, {77, 78}).ok());
-  CHECK(TakeMessage(channel->engine).peers == std::vector<pid_t>{77, 78});
+  REQUIRE(PassPeers(channel->supervisor, {{77, 78}, {78}}).ok());
+  const Received all = TakeMessage(channel->engine);
+  REQUIRE(all.peers.has_value());
+  CHECK(all.peers->pids == std::vector<pid_t>{77, 78});
+  CHECK(all.peers->spares == std::vector<pid_t>{78});
   REQUIRE(PassPeers(channel->supervisor, {}).ok());
-  CHECK(TakeMessage(channel->engine).peers == std::vector<pid_t>{});
+  const Received none = TakeMessage(channel->engine);
+  REQUIRE(none.peers.has_value());
+  CHECK(none.peers->pids.empty());
   close(channel->supervisor);
   close(channel->engine);
 }

@@ -56,9 +56,6 @@ TEST_CASE("Directories of groups have short names that lead nowhere else") {
   }
 }
 
-// The engine that serves the program.
-pid_t EngineOf(TestClient& program) { return StatusOf(program).pid(); }
-
 TEST_CASE("With isolation by tenant, a user's tenants have engines of their own") {
   SupervisedDaemon daemon({}, "tenant");
   const auto a = Program(daemon, "chat"), b = Program(daemon, "chat"), c = Program(daemon, "train");

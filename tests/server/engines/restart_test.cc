@@ -37,8 +37,6 @@ std::set<uint64_t> SessionsIn(const proto::Status& status) {
   return sessions;
 }
 
-bool Runs(pid_t process) { return fs::exists("/proc/" + std::to_string(process) + "/fdinfo/0"); }
-
 // Replaces text in the list of engines, as if another program had written it.
 void Rewrite(const SupervisedDaemon& daemon, const std::string& from, const std::string& to) {
   std::ifstream file(daemon.ListFile());
