@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "server/backends/cuda/sm_error_states.h"
 #include "server/backends/cuda/time_slices.h"
 #include "server/backends/cuda/uvm_sharing.h"
 
@@ -28,6 +29,7 @@ extern "C" int ioctl(int descriptor, unsigned long request, ...) noexcept {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
+  if (detshare::cuda::SkipClearOfErrorStates(request, argument)) return 0;
   const bool asked = detshare::cuda::AskToShare(request, argument);
   int result = NextIoctl()(descriptor, request, argument);
   if (result == 0) {

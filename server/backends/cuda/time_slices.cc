@@ -9,13 +9,12 @@
 #include "absl/strings/str_format.h"
 #include "policy/status_macros.h"
 #include "proto/mutex.h"
+#include "server/backends/cuda/rm_calls.h"
 
 namespace detshare::cuda {
 namespace {
 
 // nvos.h
-constexpr unsigned kIoctlType = 'F';
-constexpr unsigned kRmControl = 0x2a;
 constexpr unsigned kRmAlloc = 0x2b;
 
 // NVOS21_PARAMETERS. NVOS64_PARAMETERS begins with the same members.
@@ -32,13 +31,6 @@ struct AllocParametersWithRights {
   uint32_t parameter_bytes, flags, status;
 };
 static_assert(sizeof(AllocParametersWithRights) == 48);
-// NVOS54_PARAMETERS
-struct ControlParameters {
-  uint32_t client, object, command, flags;
-  uint64_t parameters;
-  uint32_t parameter_bytes, status;
-};
-static_assert(sizeof(ControlParameters) == 32);
 
 // class/cla06c.h: KEPLER_CHANNEL_GROUP_A
 constexpr uint32_t kChannelGroupClass = 0xa06c;
@@ -66,7 +58,7 @@ Recording& TheRecording() {
 }  // namespace
 
 void NoteChannelGroup(int descriptor, unsigned long request, const void* argument) {
-  if (_IOC_TYPE(request) != kIoctlType || _IOC_NR(request) != kRmAlloc || argument == nullptr)
+  if (_IOC_TYPE(request) != kRmIoctlType || _IOC_NR(request) != kRmAlloc || argument == nullptr)
     return;
   uint32_t status = 1;
   if (_IOC_SIZE(request) == sizeof(AllocParameters)) {
@@ -98,13 +90,13 @@ absl::Status ChannelGroup::Control(uint32_t command, uint64_t* microseconds) con
     *microseconds = stand_in_->load(std::memory_order_relaxed);
     return absl::OkStatus();
   }
-  ControlParameters call{};
+  RmControl call{};
   call.client = client_;
   call.object = handle_;
   call.command = command;
   call.parameters = reinterpret_cast<uint64_t>(microseconds);
   call.parameter_bytes = sizeof *microseconds;
-  if (ioctl(descriptor_, _IOWR(kIoctlType, kRmControl, ControlParameters), &call) != 0)
+  if (ioctl(descriptor_, kRmControl, &call) != 0)
     return absl::ErrnoToStatus(errno, "the kernel module refuses a control call");
   if (call.status != 0) {
     return absl::UnavailableError(absl::StrFormat(

@@ -8,7 +8,7 @@
 // belongs to the group and ends with it. Nothing on the card changes.
 //
 // Structures and numbers are those of NVIDIA's open kernel modules, release 580
-// (src/common/sdk/nvidia/inc/nvos.h, ctrl/ctrla06c.h, class/cla06c.h, alloc/alloc_channel.h).
+// (src/common/sdk/nvidia/inc/nvos.h, ctrl/ctrla06c.h, class/cla06c.h, alloc/alloc_channel.h; rm_calls.h).
 #pragma once
 
 #include <atomic>
