@@ -75,7 +75,9 @@ DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
     if (ticket == 0 || ticket > static_cast<uint64_t>(now + kAhead)) return;
     line.waited = true;
     // After the ticket, before which a process stores it.
-    line.overruns |= words.overruns.load() != 0;
+    const uint32_t overruns = words.overruns.load();
+    line.overruns |= overruns != 0;
+    line.beyond |= overruns == kBeyond;
     line.weights +=
         std::clamp<uint32_t>(words.weight.load(std::memory_order_relaxed), 1, 1'000'000);
     ++line.count;
@@ -165,10 +167,7 @@ Nanoseconds DeviceTurn::Shortest() const { return std::max(length() / kParts, kW
 
 void DeviceTurn::Begin(Nanoseconds now, const Line& line, bool inside) {
   long_.store(own_.overruns.exchange(0) == kBeyond, std::memory_order_relaxed);
-  if (std::exchange(overtaking_, false) || line.overruns) {
-    keeping_ = true;
-    keep_(true);
-  }
+  KeepBeside(line, std::exchange(overtaking_, false), now);
   const Nanoseconds length = Length(line);
   const Nanoseconds paid = std::clamp<Nanoseconds>(length - Shortest(), 0, debt_);
   began_ = now;
@@ -206,11 +205,7 @@ void DeviceTurn::LookAround(Nanoseconds now) {
   if (deciding_.exchange(true, std::memory_order_acquire)) return;
   const Line line = Look(now);
   // One that is in front of this process was overtaken.
-  const bool keep = line.overruns || line.ahead != 0;
-  if ((state_.load(std::memory_order_relaxed) & kHas) != 0 &&
-      std::exchange(keeping_, keep) != keep) {
-    keep_(keep);
-  }
+  if ((state_.load(std::memory_order_relaxed) & kHas) != 0) KeepBeside(line, line.ahead != 0, now);
   if (Early(line)) {
     const Nanoseconds until = began_ + Length(line);
     if (until < until_.load(std::memory_order_relaxed))
@@ -240,15 +235,22 @@ void DeviceTurn::GiveUpWithWork(Nanoseconds now) {
   own_.overruns.store(kBeyond);
   state_.fetch_and(kCount, std::memory_order_acq_rel);
   Draw(now);
-  StopKeeping();
+  keep_until_ = 0;
+  StopKeeping(now);
 }
 
 void DeviceTurn::AddDebt(Nanoseconds time) {
   debt_ = std::clamp<Nanoseconds>(debt_ + time, 0, kLongest);
 }
 
-void DeviceTurn::StopKeeping() {
-  if (std::exchange(keeping_, false)) keep_(false);
+void DeviceTurn::KeepBeside(const Line& line, bool overtaken, Nanoseconds now) {
+  if (line.beyond || overtaken) keep_until_ = now + kKeepAfter;
+  const bool keep = line.overruns || now < keep_until_;
+  if (std::exchange(keeping_, keep) != keep) keep_(keep);
+}
+
+void DeviceTurn::StopKeeping(Nanoseconds now) {
+  if (now >= keep_until_ && std::exchange(keeping_, false)) keep_(false);
 }
 
 void DeviceTurn::Part() {
@@ -270,7 +272,7 @@ void DeviceTurn::Release() {
     own_.early.store(over_at != 0 ? 0 : static_cast<uint32_t>(took / policy::kMicrosecond),
                      std::memory_order_relaxed);
     own_.ticket.store(0);
-    StopKeeping();
+    StopKeeping(now);
   } else if ((state & kHas) == 0 && unused) {
     own_.overruns.store(0);
     if (waiting_.load(std::memory_order_relaxed) == 0) own_.ticket.store(0);

@@ -22,7 +22,9 @@
 // the process whose turn it is lets its own group keep the device for longer than usual
 // (Device::KeepOrdinary), which stops the other work as urgent work would. So work that overruns
 // proceeds in the turns of its own process, however long it is, and so does all other work. The same
-// holds for work that begins without a turn, because its client or an event lets it go on.
+// holds for work that begins without a turn, because its client or an event lets it go on. Beside work
+// that overruns, a process whose own work does not stops keeping the device only kKeepAfter later: the
+// driver may take longer than a turn to change a slice.
 //
 // Nobody can keep the device. If the line in front of a process does not get shorter for
 // kOvertakeTimeout for each process there, because they are dead or hostile, it takes a turn as if
@@ -61,6 +63,9 @@ class DeviceTurn {
   // Longer than any turn with its grace. A process overtakes the same one again after a turn's length, so
   // both get half of the device.
   static constexpr policy::Nanoseconds kOvertakeTimeout = 250 * policy::kMillisecond;
+  // How long a process keeps the device after the work of others overran. Kept, it makes urgent work wait
+  // for a part of a millisecond.
+  static constexpr policy::Nanoseconds kKeepAfter = 500 * policy::kMillisecond;
   // A turn takes this many times as long as those of processes that give theirs up early.
   static constexpr policy::Nanoseconds kOfEarly = 2;
 
@@ -148,7 +153,8 @@ class DeviceTurn {
     int ahead = 0;          // processes in front of this one
     uint64_t first = 0;     // the ticket of the first of them
     bool draws = false;     // a process draws a ticket, which may be in front
-    bool overruns = false;  // work of another process does
+    bool overruns = false;  // work of another process does, or began without a turn
+    bool beyond = false;    // it does
     bool waited = false;    // others want the device
     double weights = 0;     // of them
     int count = 0;
@@ -171,8 +177,8 @@ class DeviceTurn {
   void Begin(policy::Nanoseconds now, const Line& line, bool inside);
   // Whether members that are inside may submit more.
   bool Goes();
-  // Looks at the line during a turn. Keeps the device while work of another process is in the hardware,
-  // and no longer: kept, it makes urgent work wait. Shortens the turn if those who wait now use little.
+  // Looks at the line during a turn. Keeps the device while work of another process is in the hardware.
+  // Shortens the turn if those who wait now use little.
   void LookAround(policy::Nanoseconds now);
   // Whether the turn has been over for so long that its work overruns. Requires that it is over.
   bool Overdue(policy::Nanoseconds now);
@@ -182,8 +188,12 @@ class DeviceTurn {
   void GiveUpWithWork(policy::Nanoseconds now);
   // The turn took so much longer than it should.
   void AddDebt(policy::Nanoseconds time);
-  // Others may have the turn already.
-  void StopKeeping();
+  // Keeps the device in the turn beside these others, or no longer. `overtaken`: one that is in front of
+  // this process.
+  void KeepBeside(const Line& line, bool overtaken, policy::Nanoseconds now);
+  // Work of this process is complete, or goes on in the turns of others. In the first case it keeps the
+  // device as long as others may overrun again.
+  void StopKeeping(policy::Nanoseconds now);
   void Part();
   // Gives up the turn if nobody is inside, and the place in line if nobody waits.
   void Release();
@@ -208,6 +218,7 @@ class DeviceTurn {
   std::atomic<bool> deciding_{false};
   policy::Nanoseconds began_ = 0;  // the turn, or the latest one
   bool keeping_ = false;           // keep_(true) was called last
+  policy::Nanoseconds keep_until_ = 0;
   bool overtaking_ = false;
   uint64_t overtaken_ = 0;  // the first ticket in line when this process overtook last
   int ahead_ = 0;  // the shortest line in front of this process, and since when; 0: none seen

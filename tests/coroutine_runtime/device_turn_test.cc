@@ -238,7 +238,7 @@ TEST_CASE_METHOD(TurnFixture,
   CHECK(processes.all[2].kept == std::vector<bool>{true});
   CHECK_FALSE(a.Enter());
   c.Leave();
-  CHECK(processes.all[2].kept == std::vector<bool>{true, false});
+  CHECK(processes.all[2].kept == std::vector<bool>{true});
   CHECK_FALSE(c.Enter());
   // The turns of the work that overran have no grace.
   CHECK_FALSE(b.Enter());
@@ -258,6 +258,13 @@ TEST_CASE_METHOD(TurnFixture,
   CHECK(processes.all[0].kept == std::vector<bool>{true, false});  // nothing overruns any more
   a.Leave();
   CHECK(processes.WordsOf(0).ticket == 0);
+  // A process whose work did not overrun changes its slice once, when nothing has overrun for long.
+  REQUIRE(c.Enter());
+  c.Leave();
+  CHECK(processes.all[2].kept == std::vector<bool>{true});
+  clock.Advance(DeviceTurn::kKeepAfter);
+  REQUIRE(c.Enter());
+  CHECK(processes.all[2].kept == std::vector<bool>{true, false});
 }
 
 TEST_CASE_METHOD(TurnFixture,
@@ -352,7 +359,7 @@ TEST_CASE_METHOD(TurnFixture, "A process that never gives up the device is overt
   clock.Advance(DeviceTurn::kLength);
   CHECK_FALSE(b.Enter());  // its turn is as long as any
   b.Leave();
-  CHECK(processes.all[1].kept == std::vector<bool>{true, false});
+  CHECK(processes.all[1].kept == std::vector<bool>{true});
   // The next one waits anew, so the first one progresses meanwhile.
   CHECK_FALSE(b.Enter());
   CHECK_FALSE(c.Enter());
