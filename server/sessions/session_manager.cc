@@ -37,11 +37,10 @@ namespace {
 
 const RealClock kClock;
 
-// Work that runs on for longer may be endless.
+// Work that runs on for longer may be endless. An engine without other sessions ends then.
 constexpr std::chrono::milliseconds kUsualEnd(200);
-// How long sessions of an engine may end before their work counts as endless: alone in the engine,
-// and beside sessions that would end with it.
-constexpr std::chrono::seconds kLongestEnd(1), kLongestEndBesideOthers(10);
+// The same beside sessions that would end with the engine.
+constexpr std::chrono::milliseconds kLongestEndBesideOthers(10'000);
 
 // How often other processes learn what the sessions of this one were seen to do.
 constexpr int64_t kPublishPeriod = 500 * policy::kMillisecond;
@@ -836,12 +835,12 @@ absl::Status SessionManager::EndlessWork() const {
   const bool others = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) {
     return session.second.worker->state() < SessionWorker::State::kEnding;
   });
-  const std::chrono::seconds longest = others ? kLongestEndBesideOthers : kLongestEnd;
+  const std::chrono::milliseconds longest = others ? kLongestEndBesideOthers : kUsualEnd;
   for (const auto& [id, entry] : sessions_) {
     if (entry.worker->runs_on_for() < longest) continue;
     return CudaError(kCudaErrorLaunchTimeout,
                      absl::StrCat("kernels of ", entry.worker->config().label, " run on ",
-                                  longest.count(), " s after its end"));
+                                  longest.count(), " ms after its end"));
   }
   return absl::OkStatus();
 }
