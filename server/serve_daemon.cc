@@ -22,6 +22,7 @@
 #include "proto/admin.pb.h"
 #include "proto/version.h"
 #include "server/backends.h"
+#include "server/base/errno_text.h"
 #include "server/base/logging.h"
 #include "server/base/remove_tree.h"
 #include "server/base/thread_scheduling.h"
@@ -100,6 +101,9 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   startup->backend.daemon_number = NumberOf(EnginesDirectory(daemon.server.runtime_directory));
   UseEngineDirectory(flags.engine_directory, daemon.server.runtime_directory, &daemon);
   if (own_user) {
+    // For the code that the driver compiles while this is a spare engine.
+    if (flags.engine.empty() && chdir(daemon.server.runtime_directory.c_str()) != 0)
+      LogWarning("cannot change to ", daemon.server.runtime_directory, ": ", ErrnoText(errno));
     // The supervisor has made its directory. Others it may not use.
     startup->backend.shared_directory = daemon.server.runtime_directory;
     daemon.profile_directory.clear();
@@ -256,6 +260,9 @@ bool AwaitGroup(const std::string& runtime_directory, const EngineChannels& chan
       [&channels](const Received& received) { TakePeers(received, *channels.pages); },
       startup->signal_fd);
   if (!assignment.has_value()) return false;
+  if (!assignment->cache.empty() && chdir(assignment->cache.c_str()) != 0)
+    LogWarning("the driver keeps no code: cannot change to ", assignment->cache, ": ",
+               ErrnoText(errno));
   UseEngineDirectory(assignment->directory, runtime_directory, &startup->daemon);
   startup->daemon.group = assignment->group;
   SetLeavesRoom(false, &channels.pages->own());

@@ -12,20 +12,22 @@ namespace detshare {
 // Any thread may call it. Without descriptors, nothing is tried again.
 class RetryTimer {
  public:
-  static constexpr std::chrono::seconds kPeriod{1};
+  static constexpr std::chrono::milliseconds kPeriod{1000};
 
-  RetryTimer() : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
+  explicit RetryTimer(std::chrono::milliseconds period = kPeriod)
+      : period_(period), fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
   ~RetryTimer() {
     if (fd_ >= 0) close(fd_);
   }
   RetryTimer(const RetryTimer&) = delete;
   RetryTimer& operator=(const RetryTimer&) = delete;
 
-  // Readable from kPeriod after Start() until Clear(); -1: there is none.
+  // Readable from the period after Start() until Clear(); -1: there is none.
   int fd() const { return fd_; }
   void Start() {
     itimerspec once{};
-    once.it_value.tv_sec = kPeriod.count();
+    once.it_value.tv_sec = period_.count() / 1000;
+    once.it_value.tv_nsec = period_.count() % 1000 * 1'000'000;
     timerfd_settime(fd_, 0, &once, nullptr);
   }
   void Clear() {
@@ -34,6 +36,7 @@ class RetryTimer {
   }
 
  private:
+  const std::chrono::milliseconds period_;
   const int fd_;
 };
 

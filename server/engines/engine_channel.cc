@@ -112,6 +112,7 @@ absl::Status PassAssignment(int channel, const Assignment& assignment) {
   proto::ToEngine message;
   message.mutable_assignment()->set_group(assignment.group);
   message.mutable_assignment()->set_directory(assignment.directory);
+  message.mutable_assignment()->set_cache(assignment.cache);
   return SendMessage(channel, message, {});
 }
 
@@ -191,7 +192,8 @@ Received TakeMessage(int channel) {
     received.shared_tenant = {static_cast<pid_t>(message.shared_tenant().pid()),
                               message.shared_tenant().tenant()};
   } else if (message.has_assignment()) {
-    received.assignment = {message.assignment().group(), message.assignment().directory()};
+    received.assignment = {message.assignment().group(), message.assignment().directory(),
+                           message.assignment().cache()};
   }
   return received;
 }

@@ -73,6 +73,7 @@ struct EngineProcesses {
 struct Assignment {
   std::string group;
   std::string directory;  // the new name of its directory
+  std::string cache;  // its working directory from then on, where the driver keeps code; "": any
 };
 
 // ---- the supervisor's end. All of these return Unavailable if the engine does not read or is gone.

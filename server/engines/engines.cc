@@ -96,23 +96,39 @@ constexpr char kSpareDirectory[] = "spare~";
 constexpr char kCachePath[] = "CUDA_CACHE_PATH=";
 constexpr char kCachesOfEngines[] = "engines";
 
-// Makes the group's folder for such code, below this process's own, and returns the engine's setting
-// of the variable; "" if this process has none.
+std::string CacheOfDaemon() {
+  const char* const path = getenv(std::string(kCachePath, sizeof(kCachePath) - 2).c_str());
+  return path == nullptr ? "" : path;
+}
+
+// A spare engine finds such code in its working directory, and changes to its group's folder later: the driver
+// opens the path whenever it compiles.
+constexpr char kCacheOfSpares[] = "CUDA_CACHE_PATH=/proc/self/cwd";
+
+// Makes the group's folder for such code, below this process's own, and returns its path; "" if all engines
+// use this process's own.
 std::string CacheFor(const EngineUser& user, const std::string& group) {
-  const char* const all = getenv(std::string(kCachePath, sizeof(kCachePath) - 2).c_str());
-  if (user.uid == 0 || all == nullptr || *all == '\0') return "";
+  const std::string all = CacheOfDaemon();
+  if (user.uid == 0 || all.empty()) return "";
   const std::string engines = absl::StrCat(all, "/", kCachesOfEngines);
   const std::string path = absl::StrCat(engines, "/", DirectoryName(group));
   mkdir(engines.c_str(), 0711);  // may be there
   // Engines may pass through, and read no folder but their own.
-  for (const std::string& passed : {std::string(all), engines}) {
+  for (const std::string& passed : {all, engines}) {
     if (chmod(passed.c_str(), 0711) != 0)
       LogWarning("engines do not reach ", passed, ": ", ErrnoText(errno));
   }
   if (const absl::Status given = GiveTreeTo(user, path); !given.ok())
     LogWarning("the driver keeps no code for isolation group ", group, ": ",
                std::string(given.message()));
-  return kCachePath + path;
+  return path;
+}
+
+// Returns an engine's setting of the variable; "": this process's own.
+std::string CacheSetting(const EngineUser& user, const std::string& group) {
+  if (group.empty()) return user.uid == 0 || CacheOfDaemon().empty() ? "" : kCacheOfSpares;
+  const std::string path = CacheFor(user, group);
+  return path.empty() ? "" : kCachePath + path;
 }
 
 std::string Ending(int status) {
@@ -664,7 +680,8 @@ Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
     assigned = absl::InternalError(absl::StrCat("rename: ", ErrnoText(errno)));
   if (assigned.ok()) {
     engine.info.directory = path;
-    assigned = PassAssignment(engine.channel, {group, directory});
+    const EngineUser user{engine.listed.user(), users_.has_value() ? users_->group() : 0};
+    assigned = PassAssignment(engine.channel, {group, directory, CacheFor(user, group)});
   }
   if (!assigned.ok()) {
     LogWarning("isolation group ", group, " cannot have the spare engine (pid ", engine.info.pid,
@@ -702,7 +719,6 @@ void Engines::AdjustSpares() {
       ++there;
     }
   }
-  // The driver begins one process at a time, and the engine of a group may just begin.
   if (there < spares_ && !std::exchange(spare_timer_runs_, true)) spare_timer_.Start();
 }
 
@@ -777,7 +793,7 @@ absl::Status Engines::Begin(const std::string& group, Engine* engine) {
             {{kEngineFd, channels.messages.engine},
              {kAdmissionFd, channels.admission.engine},
              {kFilesFd, channels.files.engine}},
-            CacheFor(user, group));
+            CacheSetting(user, group));
   channels.CloseEngineEnds();
   const pid_t pid = begun.value_or(-1);
   const int process = begun.ok() ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;

@@ -125,6 +125,9 @@ class Engines {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // A spare engine begins so long after the last one got its group, whose first program loads its code: the
+  // driver serves one process at a time.
+  static constexpr std::chrono::milliseconds kSparePause{300};
   struct Engine {
     uint32_t number = 0;  // no other engine of this supervisor ever has it
     EngineInfo info;
@@ -234,10 +237,10 @@ class Engines {
 
   const Options options_;
   int epoll_ = -1;
-  RetryTimer save_timer_;   // in the epoll
-  bool unsaved_ = false;    // the list could not be written
-  size_t spares_ = 0;       // so many are wanted
-  RetryTimer spare_timer_;  // in the epoll
+  RetryTimer save_timer_;                // in the epoll
+  bool unsaved_ = false;                 // the list could not be written
+  size_t spares_ = 0;                    // so many are wanted
+  RetryTimer spare_timer_{kSparePause};  // in the epoll
   bool spare_timer_runs_ = false;
   Clock::time_point no_spare_before_;
   int spare_failures_ = 0;  // one after the other

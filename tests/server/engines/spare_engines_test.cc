@@ -149,6 +149,30 @@ TEST_CASE("A reload changes the number of spare engines") {
   AwaitSpare(daemon);
 }
 
+TEST_CASE("A spare engine with a user of its own finds its group's compiled code") {
+  if (!IsRoot()) return;
+  TestDirectory caches;
+  REQUIRE(chmod(caches.path.c_str(), 0755) == 0);
+  setenv("CUDA_CACHE_PATH", caches.path.c_str(), /*overwrite=*/1);
+  SupervisedDaemon daemon({"--spare-engines", "1", "--engine-users", "2000000000-2000000009"},
+                          "tenant");
+  unsetenv("CUDA_CACHE_PATH");
+  const pid_t spare = AwaitSpare(daemon);
+  const auto cwd = [&] {
+    return fs::read_symlink("/proc/" + std::to_string(spare) + "/cwd").string();
+  };
+  CHECK(cwd() == daemon.DirectoryOf("spare~"));
+  const auto chat = Program(daemon, "chat");
+  REQUIRE(chat->Open());
+  REQUIRE(EngineOf(*chat) == spare);
+  CHECK(cwd() == caches.path + "/engines/chat");
+  struct stat folder, session;
+  REQUIRE(stat(cwd().c_str(), &folder) == 0);
+  REQUIRE(stat((chat->directory + "/session").c_str(), &session) == 0);
+  CHECK(folder.st_uid == session.st_uid);
+  CHECK(folder.st_uid >= 2000000000);
+}
+
 struct SpareEngine {
   TestDirectory directory;
   const EngineChannel channel = MakeEngineChannel().value();
@@ -179,12 +203,13 @@ TEST_CASE_METHOD(SpareEngine,
   REQUIRE(PassOrder(channel.supervisor, EngineOrder::kReload).ok());
   REQUIRE(PassPeer(channel.supervisor, 77, other->fd()).ok());
   REQUIRE(PassPeers(channel.supervisor, {{77}, {77}}).ok());
-  REQUIRE(PassAssignment(channel.supervisor, {"chat", "chat~2"}).ok());
+  REQUIRE(PassAssignment(channel.supervisor, {"chat", "chat~2", "/cache/chat"}).ok());
   REQUIRE(PassClosedEndpoint(channel.supervisor, 6).ok());
   const std::optional<Assignment> assignment = Await();
   REQUIRE(assignment.has_value());
   CHECK(assignment->group == "chat");
   CHECK(assignment->directory == "chat~2");
+  CHECK(assignment->cache == "/cache/chat");
   // The other engine is a spare one, too, so this one shares the devices with nobody that works.
   CHECK(pages->peers().used == 1);
   CHECK_FALSE(pages->peers().AnyServes());
