@@ -30,7 +30,7 @@ struct Flags {
   bool remove_runtime_directory = false;  // when the daemon ends
 
   // An engine gets these from the supervisor; "" and -1: this process is no engine.
-  std::string engine;            // its isolation group; "": it is a spare one, and learns its group later
+  std::string engine;  // its isolation group; "": it is a spare one, and learns its group later
   std::string engine_directory;  // the name of its directory
   int engine_fd = -1;            // for EngineMember
   int admission_fd = -1;         // for AdmissionChannel

@@ -229,7 +229,7 @@ class Supervisor final : public EndpointHost {
   Config applied_;  // the configuration in force
   IsolationGroups groups_;
   const std::optional<UserRange> users_;  // of engines; nothing: engines run as this process's user
-  Errands errands_;  // outlives everything that posts some
+  Errands errands_;                       // outlives everything that posts some
   bool restoring_ = true;                 // endpoints of an earlier supervisor are opened again
   bool lacks_configuration_ = false;      // engines do not have that of startup_
   bool has_gpus_ = false;                 // as far as known: no software GPUs

@@ -694,6 +694,7 @@ Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
   engine.listed.set_directory(directory);
   engine.begun = Clock::now();
   spare_failures_ = 0;
+  ShowSpares();
   // The others take turns with it from now on.
   for (auto& [number, other] : engines_) {
     if (!other.reported_page) continue;
@@ -737,7 +738,17 @@ void Engines::BeginSpares() {
     }
     LogInfo("a spare engine begins: pid ", (*begun)->second.info.pid);
   }
+  ShowSpares();
   SaveList();
+}
+
+void Engines::ShowSpares() const {
+  if (options_.running == nullptr) return;
+  std::vector<pid_t> spares;
+  for (const auto& [number, engine] : engines_) {
+    if (engine.spare()) spares.push_back(engine.info.pid);
+  }
+  options_.running->SetSpares(std::move(spares));
 }
 
 void Engines::PauseSpares(const std::string& why) {
@@ -954,6 +965,7 @@ void Engines::Forget(Engine& engine) {
   DropPage(engine);
   Drop(engine);
   RemoveTree(engine.info.directory);
+  ShowSpares();
   SaveList();
 }
 

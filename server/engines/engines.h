@@ -175,6 +175,8 @@ class Engines {
   void AdjustSpares();
   // Begins the missing ones, unless it is too early after others failed or left room.
   void BeginSpares();
+  // Tells who wants to know which engines are spare.
+  void ShowSpares() const;
   // No spare engine begins for a while, and longer after each further failure.
   void PauseSpares(const std::string& why);
   // Ends the spare engines, since an engine wants device memory. None begins for a while.

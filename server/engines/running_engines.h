@@ -1,10 +1,11 @@
-// The engines that run, for the supervisor's threads that ask them.
+// The engines that run, for the supervisor's threads that ask them or show them.
 #pragma once
 
 #include <sys/types.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/mutex.h"
@@ -28,7 +29,16 @@ class RunningEngines {
     const MutexLock lock(&mutex_);
     std::erase_if(engines_, [pid](const EngineInfo& engine) { return engine.pid == pid; });
   }
-  // In the order of their groups' names.
+  // Those that serve no group yet.
+  void SetSpares(std::vector<pid_t> spares) {
+    const MutexLock lock(&mutex_);
+    spares_ = std::move(spares);
+  }
+  std::vector<pid_t> Spares() const {
+    const MutexLock lock(&mutex_);
+    return spares_;
+  }
+  // Those of groups, in the order of the groups' names.
   std::vector<EngineInfo> All() const {
     std::vector<EngineInfo> engines;
     {
@@ -43,6 +53,7 @@ class RunningEngines {
  private:
   mutable Mutex mutex_;
   std::vector<EngineInfo> engines_ ABSL_GUARDED_BY(mutex_);
+  std::vector<pid_t> spares_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace detshare

@@ -52,6 +52,7 @@ class EngineCalls {
 
   // `engines` outlives this object.
   EngineCalls(const RunningEngines& engines, const Times& times);
+  const RunningEngines& engines() const { return engines_; }
   ~EngineCalls();  // calls Stop(), and completes the requests that have begun
   EngineCalls(const EngineCalls&) = delete;
   EngineCalls& operator=(const EngineCalls&) = delete;

@@ -126,6 +126,9 @@ void SupervisorService::Describe(const Peer& peer, const EngineCalls::Replies& r
     Hide([&](uid_t user) { return user == peer.uid; }, &own);
     if (own.sessions_size() != 0) AddStatus(own, status);
   }
+  if (all) {
+    for (const pid_t spare : engines_.engines().Spares()) status->add_spare_engines(spare);
+  }
   devices_.Note(devices);
   devices_.AddTo(status);
   // How much of a card is in use is no secret. Whose programs use it is one.

@@ -449,8 +449,8 @@ TEST_CASE_METHOD(BesideProcess,
   entity->Proceed(/*ordinary=*/true);
   CHECK(words().overruns == 1);
   CHECK(words().ticket > other.devices[0].turn.ticket);
-  // A turn beside work of the other process that overruns: then this one stops it.
-  other.devices[0].turn.overruns = 1;
+  // A turn beside work of the other process that began without one: then this one stops it.
+  other.devices[0].turn.overruns = 2;
   other.devices[0].turn.ticket = words().ticket + 1;
   entity->Proceed(/*ordinary=*/true);
   CHECK(words().overruns == 0);

@@ -53,7 +53,7 @@ std::string Positions(const google::protobuf::RepeatedField<uint32_t>& devices) 
   return devices.empty() ? "-" : absl::StrJoin(devices, ",");
 }
 
-// The engines, if programs are isolated from each other.
+// The engines, if programs are isolated from each other, and the spare ones.
 std::string EnginesText(const proto::Status& status, size_t width) {
   text::Table table({"GROUP", "PID", "VERSION", "DEVICES", "SESSIONS", "MEMORY",
                      "ADMINISTER WITH --socket", "STATE"});
@@ -67,7 +67,10 @@ std::string EnginesText(const proto::Status& status, size_t width) {
   // Shortened paths are of no use, and look the same for all engines.
   table.KeepWhole("ADMINISTER WITH --socket");
   table.MayDrop({"ADMINISTER WITH --socket", "VERSION"});
-  return isolated ? "\n" + table.ToString(0, width) : "";
+  std::string text = isolated ? "\n" + table.ToString(0, width) : "";
+  if (!status.spare_engines().empty())
+    text += "\nSpare engines: pid " + absl::StrJoin(status.spare_engines(), ", ") + "\n";
+  return text;
 }
 
 }  // namespace
@@ -225,13 +228,20 @@ std::string StatusJson(const proto::Status& status) {
          {"socket", engine.socket()},
          {"problem", engine.problem()}});
   }
-  const ordered_json out = {
-      {"version", status.version()},       {"abi_version", status.abi_version()},
-      {"uptime_ms", status.uptime_ms()},   {"pid", status.pid()},
-      {"backend", status.backend()},       {"policy", status.policy()},
-      {"swap_limit", status.swap_limit()}, {"swap_used", status.swap_used()},
-      {"engines", std::move(engines)},     {"tenants", std::move(tenants)},
-      {"devices", std::move(devices)},     {"sessions", std::move(sessions)}};
+  const ordered_json out = {{"version", status.version()},
+                            {"abi_version", status.abi_version()},
+                            {"uptime_ms", status.uptime_ms()},
+                            {"pid", status.pid()},
+                            {"backend", status.backend()},
+                            {"policy", status.policy()},
+                            {"swap_limit", status.swap_limit()},
+                            {"swap_used", status.swap_used()},
+                            {"engines", std::move(engines)},
+                            {"spare_engines", std::vector<int32_t>(status.spare_engines().begin(),
+                                                                   status.spare_engines().end())},
+                            {"tenants", std::move(tenants)},
+                            {"devices", std::move(devices)},
+                            {"sessions", std::move(sessions)}};
   // A client chooses its program's name, which can have any bytes. The output is JSON all the same.
   return JsonText(out);
 }

@@ -183,7 +183,8 @@ TEST_CASE("A key in the wrong place is told where it belongs") {
 TEST_CASE("All mistakes are reported at once, with line, column and the allowed values") {
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
-        "log_level, unlisted_tenants, isolation, engine_users, profile_dir, admin_group, "
+        "log_level, unlisted_tenants, isolation, engine_users, spare_engines, profile_dir, "
+        "admin_group, "
         "session_slots, spin_us, "
         "client_spin_us, staging_mib, image_store_mib, swap_memory, cuda_driver, cuda_sm_group, "
         "preemption, max_sessions\n");

@@ -58,7 +58,11 @@ TEST_CASE("Status lists the engines if there are isolation groups, and JSON alwa
     engine->set_socket("/run/detshare/engines/chat/detshared.sock");
   }
   status.mutable_engines(1)->set_problem("no reply in time");
+  CHECK(StatusText(status).find("Spare") == std::string::npos);
+  status.add_spare_engines(123);
+  status.add_spare_engines(456);
   const std::string text = StatusText(status);
+  CHECK(text.find("\nSpare engines: pid 123, 456\n") != std::string::npos);
   CHECK(text.find("GROUP") != std::string::npos);
   CHECK(text.find("/run/detshare/engines/chat/detshared.sock") != std::string::npos);
   CHECK(text.find("no reply in time") != std::string::npos);
@@ -78,6 +82,7 @@ TEST_CASE("Status lists the engines if there are isolation groups, and JSON alwa
   CHECK(json["engines"][0]["sessions"] == 3);
   CHECK(json["engines"][0]["device_memory"] == 2 << 20);
   CHECK(json["engines"][1]["problem"] == "no reply in time");
+  CHECK(json["spare_engines"] == std::vector<int>{123, 456});
 }
 
 TEST_CASE("Status shows how much device memory is in host memory, if memory may move") {
