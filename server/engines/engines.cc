@@ -583,6 +583,7 @@ void Engines::TakePage(Engine& engine, int page) {
   // An earlier supervisor may have told it of engines that are gone.
   engine.peers_changed = true;
   Flush(engine);
+  if (engine.spare()) ShowSpares();
 }
 
 void Engines::NoteTenant(Engine& engine, const std::string& tenant) {
@@ -738,7 +739,6 @@ void Engines::BeginSpares() {
     }
     LogInfo("a spare engine begins: pid ", (*begun)->second.info.pid);
   }
-  ShowSpares();
   SaveList();
 }
 
@@ -746,7 +746,7 @@ void Engines::ShowSpares() const {
   if (options_.running == nullptr) return;
   std::vector<pid_t> spares;
   for (const auto& [number, engine] : engines_) {
-    if (engine.spare()) spares.push_back(engine.info.pid);
+    if (engine.spare() && engine.reported_page) spares.push_back(engine.info.pid);
   }
   options_.running->SetSpares(std::move(spares));
 }

@@ -175,7 +175,7 @@ class Engines {
   void AdjustSpares();
   // Begins the missing ones, unless it is too early after others failed or left room.
   void BeginSpares();
-  // Tells who wants to know which engines are spare.
+  // Tells who wants to know which spare engines can get a group.
   void ShowSpares() const;
   // No spare engine begins for a while, and longer after each further failure.
   void PauseSpares(const std::string& why);

@@ -29,7 +29,7 @@ class RunningEngines {
     const MutexLock lock(&mutex_);
     std::erase_if(engines_, [pid](const EngineInfo& engine) { return engine.pid == pid; });
   }
-  // Those that serve no group yet.
+  // Those that serve no group yet, and can get one.
   void SetSpares(std::vector<pid_t> spares) {
     const MutexLock lock(&mutex_);
     spares_ = std::move(spares);
