@@ -63,9 +63,6 @@ constexpr std::chrono::seconds kSocketTimeout(1);
 constexpr uint64_t kReserved = 1000;
 // An engine that wants device memory wakes the others at most so often.
 constexpr std::chrono::milliseconds kWakePeriod(5);
-// No spare engine begins for so long after one has failed, and twice as long after each further one; and
-// after an engine wanted device memory.
-constexpr std::chrono::seconds kFailedSparePause(10), kMaxSparePause(300), kRoomPause(60);
 // A process that the driver or the kernel holds does not end.
 constexpr std::chrono::seconds kKillTimeout(5);
 
@@ -224,7 +221,7 @@ struct Engines::Channels {
 Engines::Engines(Options options)
     : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   Watch(epoll_, save_timer_.fd(), Source::kTimer, 0);
-  Watch(epoll_, spare_timer_.fd(), Source::kSpareTimer, 0);
+  Watch(epoll_, spares_.fd(), Source::kSpareTimer, 0);
   if (options_.users.has_value()) users_.emplace(*options_.users);
   book_.SetLimits(options_.limits);
 }
@@ -694,7 +691,7 @@ Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
   engine.listed.set_group(group);
   engine.listed.set_directory(directory);
   engine.begun = Clock::now();
-  spare_failures_ = 0;
+  spares_.Succeeded();
   ShowSpares();
   // The others take turns with it from now on.
   for (auto& [number, other] : engines_) {
@@ -706,40 +703,43 @@ Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
 }
 
 void Engines::KeepSpares(size_t count) {
-  spares_ = count;
+  if (ending_) return;
+  spares_.Keep(count);
   engines_.empty() ? BeginSpares() : AdjustSpares();
+}
+
+size_t Engines::CountSpares() const {
+  return std::count_if(engines_.begin(), engines_.end(), [](const Running::value_type& one) {
+    return one.second.spare() && !one.second.asked;
+  });
 }
 
 void Engines::AdjustSpares() {
   if (ending_) return;
-  size_t there = 0;
+  size_t there = CountSpares();
   for (auto& [number, engine] : engines_) {
-    if (!engine.spare() || engine.asked) continue;
-    if (there == spares_) {
-      Notify(engine);
-    } else {
-      ++there;
-    }
+    if (there <= spares_.wanted() || !engine.spare() || engine.asked) continue;
+    Notify(engine);
+    --there;
   }
-  if (there < spares_ && !std::exchange(spare_timer_runs_, true)) spare_timer_.Start();
+  if (there < spares_.wanted()) spares_.Start();
 }
 
 void Engines::BeginSpares() {
-  spare_timer_.Clear();
-  spare_timer_runs_ = false;
-  if (Clock::now() < no_spare_before_) return AdjustSpares();
-  size_t there = std::count_if(
-      engines_.begin(), engines_.end(),
-      [](const Running::value_type& one) { return one.second.spare() && !one.second.asked; });
-  for (; !ending_ && there < spares_ && engines_.size() < kMax; ++there) {
-    const absl::StatusOr<Running::iterator> begun = Begin(/*group=*/"");
-    if (!begun.ok()) {
-      PauseSpares(std::string(begun.status().message()));
+  const size_t due = spares_.TakeDue(CountSpares(), Clock::now());
+  size_t begun = 0;
+  while (begun < due && !ending_ && engines_.size() < kMax) {
+    const absl::StatusOr<Running::iterator> engine = Begin(/*group=*/"");
+    if (!engine.ok()) {
+      NoteSpareFailure(Clock::duration(0), std::string(engine.status().message()));
       break;
     }
-    LogInfo("a spare engine begins: pid ", (*begun)->second.info.pid);
+    LogInfo("a spare engine begins: pid ", (*engine)->second.info.pid);
+    ++begun;
   }
-  SaveList();
+  // The list of a supervisor that ends is for the next one.
+  if (begun > 0) SaveList();
+  AdjustSpares();
 }
 
 void Engines::ShowSpares() const {
@@ -751,19 +751,15 @@ void Engines::ShowSpares() const {
   options_.running->SetSpares(std::move(spares));
 }
 
-void Engines::PauseSpares(const std::string& why) {
-  const auto pause = std::min<std::chrono::seconds>(
-      kFailedSparePause * (1 << std::min(spare_failures_, 8)), kMaxSparePause);
-  ++spare_failures_;
-  no_spare_before_ = Clock::now() + pause;
+void Engines::NoteSpareFailure(Clock::duration ran, const std::string& why) {
+  const std::chrono::seconds pause = spares_.Failed(Clock::now(), ran);
   LogWarning("no spare engine for ", pause.count(),
              " s, so programs wait for their engines: ", why);
-  AdjustSpares();
 }
 
 void Engines::LeaveRoom() {
-  if (spares_ == 0) return;
-  no_spare_before_ = std::max(no_spare_before_, Clock::now() + kRoomPause);
+  if (spares_.wanted() == 0) return;
+  spares_.LeaveRoom(Clock::now());
   for (auto& [number, engine] : engines_) {
     if (engine.spare() && !engine.asked) Notify(engine);
   }
@@ -932,9 +928,11 @@ void Engines::Reap(Running::iterator ended) {
       engine.adopted ? engine.asked || ending_ : WIFEXITED(status) && WEXITSTATUS(status) == 0;
   if (engine.spare()) {
     Forget(engine);
-    if (engine.asked || ending_) return AdjustSpares();
-    if (Clock::now() - engine.begun > kMaxSparePause) spare_failures_ = 0;
-    return PauseSpares(absl::StrCat("the last one (pid ", engine.info.pid, ") ", Ending(status)));
+    if (!engine.asked && !ending_) {
+      NoteSpareFailure(Clock::now() - engine.begun,
+                       absl::StrCat("the last one (pid ", engine.info.pid, ") ", Ending(status)));
+    }
+    return AdjustSpares();
   }
   const std::string text = engine.device_lost ? "has lost its device"
                            : engine.hung ? "did not reply for a minute, so the supervisor ended it"

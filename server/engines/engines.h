@@ -47,6 +47,7 @@
 #include "server/engines/file_channel.h"
 #include "server/engines/running_engines.h"
 #include "server/engines/session_book.h"
+#include "server/engines/spare_schedule.h"
 
 namespace detshare {
 
@@ -125,9 +126,6 @@ class Engines {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // A spare engine begins so long after the last one got its group, whose first program loads its code: the
-  // driver serves one process at a time.
-  static constexpr std::chrono::milliseconds kSparePause{300};
   struct Engine {
     uint32_t number = 0;  // no other engine of this supervisor ever has it
     EngineInfo info;
@@ -173,12 +171,14 @@ class Engines {
   Running::iterator AssignSpare(const std::string& group);
   // Ends spare engines that are not wanted, and lets missing ones begin in a moment.
   void AdjustSpares();
-  // Begins the missing ones, unless it is too early after others failed or left room.
+  // Begins the missing ones, as far as they are due.
   void BeginSpares();
+  // The spare engines that were not told to end.
+  size_t CountSpares() const;
   // Tells who wants to know which spare engines can get a group.
   void ShowSpares() const;
-  // No spare engine begins for a while, and longer after each further failure.
-  void PauseSpares(const std::string& why);
+  // A spare engine could not begin, or has ended by itself after it ran for `ran`.
+  void NoteSpareFailure(Clock::duration ran, const std::string& why);
   // Ends the spare engines, since an engine wants device memory. None begins for a while.
   void LeaveRoom();
   // Removes what is left of a process that has ended.
@@ -239,13 +239,9 @@ class Engines {
 
   const Options options_;
   int epoll_ = -1;
-  RetryTimer save_timer_;                // in the epoll
-  bool unsaved_ = false;                 // the list could not be written
-  size_t spares_ = 0;                    // so many are wanted
-  RetryTimer spare_timer_{kSparePause};  // in the epoll
-  bool spare_timer_runs_ = false;
-  Clock::time_point no_spare_before_;
-  int spare_failures_ = 0;  // one after the other
+  RetryTimer save_timer_;  // in the epoll
+  bool unsaved_ = false;   // the list could not be written
+  SpareSchedule spares_;   // its descriptor is in the epoll
   bool ending_ = false;
   uint32_t next_ = 1;
   Running engines_;
