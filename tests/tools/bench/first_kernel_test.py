@@ -68,7 +68,7 @@ class Measuring(unittest.TestCase):
     def test_a_row_has_the_shortest_the_median_and_the_longest_time(self):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             cells = first_kernel.row("native", [0.3, 0.1, 0.2])
-            first_kernel.show([cells], self.directory.name)
+            first_kernel.show_and_keep(first_kernel.COLUMNS, [cells], os.path.join(self.directory.name, "first_kernel.csv"))
         self.assertEqual(cells, ["native", 3, "100", "200", "300"])
         self.assertIn("native: 300, 100, 200", out.getvalue())
         with open(os.path.join(self.directory.name, "first_kernel.csv")) as file:
