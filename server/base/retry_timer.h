@@ -14,20 +14,20 @@ class RetryTimer {
  public:
   static constexpr std::chrono::milliseconds kPeriod{1000};
 
-  explicit RetryTimer(std::chrono::milliseconds period = kPeriod)
-      : period_(period), fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
+  RetryTimer() : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {}
   ~RetryTimer() {
     if (fd_ >= 0) close(fd_);
   }
   RetryTimer(const RetryTimer&) = delete;
   RetryTimer& operator=(const RetryTimer&) = delete;
 
-  // Readable from the period after Start() until Clear(); -1: there is none.
+  // Readable from the time of the latest Start() until Clear(); -1: there is none.
   int fd() const { return fd_; }
-  void Start() {
+  // `after`: above 0.
+  void Start(std::chrono::milliseconds after = kPeriod) {
     itimerspec once{};
-    once.it_value.tv_sec = period_.count() / 1000;
-    once.it_value.tv_nsec = period_.count() % 1000 * 1'000'000;
+    once.it_value.tv_sec = after.count() / 1000;
+    once.it_value.tv_nsec = after.count() % 1000 * 1'000'000;
     timerfd_settime(fd_, 0, &once, nullptr);
   }
   void Clear() {
@@ -36,7 +36,6 @@ class RetryTimer {
   }
 
  private:
-  const std::chrono::milliseconds period_;
   const int fd_;
 };
 

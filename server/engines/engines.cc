@@ -452,13 +452,16 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
     if (size() >= kMax)
       return absl::ResourceExhaustedError(
           absl::StrCat("the daemon has ", kMax, " engines: let programs of other groups end"));
-    const absl::StatusOr<Running::iterator> begun = BeginOrAssign(group);
-    if (!begun.ok()) {
-      LogError("no engine for isolation group ", group, ": ",
-               std::string(begun.status().message()));
-      return begun.status();
+    engine = AssignSpare(group);
+    if (engine == engines_.end()) {
+      const absl::StatusOr<Running::iterator> begun = Begin(group);
+      if (!begun.ok()) {
+        LogError("no engine for isolation group ", group, ": ",
+                 std::string(begun.status().message()));
+        return begun.status();
+      }
+      engine = *begun;
     }
-    engine = *begun;
     Introduce(engine->second);
     SaveList();
     AdjustSpares();
@@ -634,15 +637,21 @@ void Engines::CloseEndpoint(uint64_t endpoint) {
   }
 }
 
+uid_t Engines::UserOf(const std::string& group) const {
+  const auto found =
+      std::find_if(engines_.begin(), engines_.end(), [&](const Running::value_type& one) {
+        return !one.second.spare() && one.second.info.group == group &&
+               one.second.listed.user() != 0;
+      });
+  return found == engines_.end() ? 0 : found->second.listed.user();
+}
+
 absl::StatusOr<EngineUser> Engines::UserFor(const std::string& group) {
   if (!users_.has_value()) return EngineUser();
+  if (const uid_t user = UserOf(group); user != 0) return EngineUser{user, users_->group()};
   std::set<uid_t> taken;
   for (const auto& [number, engine] : engines_) {
-    const uid_t user = engine.listed.user();
-    // Engines of one group belong to the same programs, which may use both for a while.
-    if (user != 0 && !engine.spare() && engine.info.group == group)
-      return EngineUser{user, users_->group()};
-    taken.insert(user);
+    taken.insert(engine.listed.user());
   }
   const std::optional<uid_t> user = users_->Choose(taken);
   if (!user.has_value())
@@ -652,18 +661,9 @@ absl::StatusOr<EngineUser> Engines::UserFor(const std::string& group) {
   return EngineUser{*user, users_->group()};
 }
 
-absl::StatusOr<Engines::Running::iterator> Engines::BeginOrAssign(const std::string& group) {
-  const auto spare = AssignSpare(group);
-  if (spare != engines_.end()) return spare;
-  return Begin(group);
-}
-
 Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
-  // A group's engine has the user of the engine that it follows.
-  const auto has_user = [&](const Running::value_type& one) {
-    return one.second.info.group == group && one.second.listed.user() != 0;
-  };
-  if (std::any_of(engines_.begin(), engines_.end(), has_user)) return engines_.end();
+  // The next engine must have the user of the one that it follows.
+  if (UserOf(group) != 0) return engines_.end();
   const auto found =
       std::find_if(engines_.begin(), engines_.end(), [](const Running::value_type& one) {
         // Without a page, its directory may not be there yet.
@@ -722,7 +722,7 @@ void Engines::AdjustSpares() {
     Notify(engine);
     --there;
   }
-  if (there < spares_.wanted()) spares_.Start();
+  if (there < spares_.wanted()) spares_.Start(Clock::now());
 }
 
 void Engines::BeginSpares() {
@@ -767,14 +767,6 @@ void Engines::LeaveRoom() {
 }
 
 absl::StatusOr<Engines::Running::iterator> Engines::Begin(const std::string& group) {
-  Engine fresh;
-  DETSHARE_RETURN_IF_ERROR(Begin(group, &fresh));
-  const auto engine = engines_.emplace(fresh.number, std::move(fresh)).first;
-  Follow(engine->second);
-  return engine;
-}
-
-absl::Status Engines::Begin(const std::string& group, Engine* engine) {
   DETSHARE_ASSIGN_OR_RETURN(const EngineUser user, UserFor(group));
   const std::string directory =
       FreeDirectory(group.empty() ? kSpareDirectory : DirectoryName(group));
@@ -815,21 +807,24 @@ absl::Status Engines::Begin(const std::string& group, Engine* engine) {
     }
     return status;
   }
-  engine->number = next_++;
-  engine->info = {group, pid, path};
-  engine->listed.set_group(group);
-  engine->listed.set_directory(directory);
-  engine->listed.set_pid(pid);
-  engine->listed.set_start_time(StartTimeOf(pid).value_or(0));
-  engine->listed.set_version(kVersion);
-  engine->listed.set_protocol(kEngineProtocol);
-  engine->listed.set_user(user.uid);
-  engine->process = process;
-  engine->channel = channels.messages.supervisor;
-  engine->admission = channels.admission.supervisor;
-  engine->files = std::make_unique<FileServer>(channels.files.supervisor, key_);
-  engine->begun = Clock::now();
-  return absl::OkStatus();
+  Engine engine;
+  engine.number = next_++;
+  engine.info = {group, pid, path};
+  engine.listed.set_group(group);
+  engine.listed.set_directory(directory);
+  engine.listed.set_pid(pid);
+  engine.listed.set_start_time(StartTimeOf(pid).value_or(0));
+  engine.listed.set_version(kVersion);
+  engine.listed.set_protocol(kEngineProtocol);
+  engine.listed.set_user(user.uid);
+  engine.process = process;
+  engine.channel = channels.messages.supervisor;
+  engine.admission = channels.admission.supervisor;
+  engine.files = std::make_unique<FileServer>(channels.files.supervisor, key_);
+  engine.begun = Clock::now();
+  const auto running = engines_.emplace(engine.number, std::move(engine)).first;
+  Follow(running->second);
+  return running;
 }
 
 void Engines::Notify(Engine& engine) {

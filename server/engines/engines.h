@@ -161,12 +161,8 @@ class Engines {
   };
   using Running = std::map<uint32_t, Engine>;  // by their numbers
 
-  // `group` "": a spare engine.
-  absl::Status Begin(const std::string& group, Engine* engine);
-  // Begins an engine that has not been introduced, and returns it.
+  // Begins an engine that has not been introduced, and returns it. `group` "": a spare one.
   absl::StatusOr<Running::iterator> Begin(const std::string& group);
-  // Returns the group's new engine, which was a spare one if possible.
-  absl::StatusOr<Running::iterator> BeginOrAssign(const std::string& group);
   // Gives a spare engine to the group. Returns the end if there is none for it.
   Running::iterator AssignSpare(const std::string& group);
   // Ends spare engines that are not wanted, and lets missing ones begin in a moment.
@@ -183,6 +179,9 @@ class Engines {
   void LeaveRoom();
   // Removes what is left of a process that has ended.
   void Forget(Engine& engine);
+  // Returns the user of the group's engines; 0: it has none, or they run as this process's user. Engines of one
+  // group belong to the same programs, which may use both for a while, so they have one user.
+  uid_t UserOf(const std::string& group) const;
   // Returns the user as which the group's next engine runs; uid 0: as this process's user. Returns
   // ResourceExhausted if all users are taken.
   absl::StatusOr<EngineUser> UserFor(const std::string& group);

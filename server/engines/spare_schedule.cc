@@ -5,8 +5,9 @@
 
 namespace detshare {
 
-void SpareSchedule::Start() {
-  if (!std::exchange(timer_runs_, true)) timer_.Start();
+void SpareSchedule::Start(Clock::time_point now) {
+  if (std::exchange(timer_runs_, true)) return;
+  timer_.Start(std::max(kPause, std::chrono::ceil<std::chrono::milliseconds>(not_before_ - now)));
 }
 
 size_t SpareSchedule::TakeDue(size_t there, Clock::time_point now) {

@@ -26,8 +26,9 @@ class SpareSchedule {
   // Keeps so many from now on; at first 0.
   void Keep(size_t count) { wanted_ = count; }
   size_t wanted() const { return wanted_; }
-  // Makes fd() readable in kPause, if it is not to become so already. Call it while some are missing.
-  void Start();
+  // Makes fd() readable when some may begin, if it is not to become so already. Call it while some are
+  // missing.
+  void Start(Clock::time_point now);
   int fd() const { return timer_.fd(); }
   // fd() is readable, or nothing speaks against beginning at once. Returns how many must begin now beside the
   // `there` that exist.
@@ -39,7 +40,7 @@ class SpareSchedule {
   void LeaveRoom(Clock::time_point now);
 
  private:
-  RetryTimer timer_{kPause};
+  RetryTimer timer_;
   bool timer_runs_ = false;
   size_t wanted_ = 0;
   int failures_ = 0;  // one after the other

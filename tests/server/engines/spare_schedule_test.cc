@@ -54,8 +54,8 @@ TEST_CASE("The descriptor of the schedule becomes readable, and again after it w
   for (int i = 0; i < 2; ++i) {
     pollfd readable{schedule.fd(), POLLIN, 0};
     CHECK(poll(&readable, 1, 0) == 0);
-    schedule.Start();
-    schedule.Start();
+    schedule.Start(kNow);
+    schedule.Start(kNow);
     REQUIRE(poll(&readable, 1, 60'000) == 1);
     schedule.TakeDue(0, kNow);
   }
