@@ -146,8 +146,8 @@ struct EnginePeers {
     std::atomic<uint64_t> id{0};
     // Always readable. Holds anything.
     const EnginePage* page = nullptr;
-    // It serves no programs yet. Relaxed: a process that sees it late takes turns with nobody, or shares
-    // the device for a moment without turns, in which little progresses.
+    // It serves no programs yet. Relaxed: a process may see a change late. Then it takes turns with nobody, or
+    // both processes work without turns for a moment and make little progress.
     std::atomic<bool> spare{false};
   };
   uint64_t own_id = 0;  // of this process; all ids are process IDs
