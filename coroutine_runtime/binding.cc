@@ -27,7 +27,7 @@ void Binding::Attach(SchedEntity& entity) {
   entity_ = &entity;
   entity_->Update();
   // Before the first operation: objects may be made that bind the session to its group.
-  if (urgent_ != nullptr) Settle(entity_->urgent());
+  if (preempts_) Settle(entity_->preempts());
 }
 
 void Binding::Detach() {
@@ -39,7 +39,7 @@ Partition& Binding::ForLaunch(Kernel& kernel, const LaunchShape& shape,
                               Nanoseconds estimate) const {
   BindFor(kernel);
   Partition* wanted = entity_ != nullptr ? &ForKind(KindOf(kernel, shape, estimate)) : partition_;
-  if (urgent_ != nullptr && entity_ != nullptr && StayFor(kernel)) [[unlikely]]
+  if (preempts_ && entity_ != nullptr && StayFor(kernel)) [[unlikely]]
     wanted = &whole();
   if (BlocksRunTogether(shape) && wanted->sm_count() < device_.properties().sm_count) [[unlikely]]
     return Holding(*wanted, SmsFor(kernel, shape));

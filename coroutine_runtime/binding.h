@@ -5,8 +5,8 @@
 // where their stream is. A launch whose blocks must run at the same time gets a partition with
 // enough SMs.
 //
-// If the device can preempt, work that the entity calls urgent runs in the urgent time-slice group,
-// on all SMs, whatever partition the entity names. A session that is bound to a group
+// If the device can preempt, work that the entity calls urgent runs in the urgent time-slice group once
+// that is open, on all SMs, whatever partition the entity names. A session that is bound to a group
 // (AddressSpace::BindToGroup) stays there. A kernel whose code is not in that group, and cannot be
 // brought there now, runs in the other one (Kernel::Prepare).
 //
@@ -42,6 +42,7 @@ class Binding {
   Binding(Device& device, AddressSpace& space, std::function<bool(bool urgent)> complete)
       : device_(device),
         space_(space),
+        preempts_(device.properties().preemption.available),
         urgent_(device.urgent()),
         partition_(&device.whole()),
         complete_(std::move(complete)) {}
@@ -95,12 +96,12 @@ class Binding {
   bool MayHaveOrdinaryWork() const { return ordinary_unfinished_ || awaited_ != nullptr; }
   // An operation is about to run on the partition, whatever the session's group is.
   void NoteGroup(const Partition& partition) const {
-    if (urgent_ != nullptr && !IsInGroup(partition)) [[unlikely]]
+    if (preempts_ && !IsInGroup(partition)) [[unlikely]]
       (space_.urgent() ? ordinary_unfinished_ : urgent_unfinished_) = true;
   }
   // The session waits for the recording, which may be of ordinary work.
   void Await(const std::shared_ptr<SharedRecording>& recording) {
-    if (urgent_ != nullptr && !recording->urgent()) awaited_ = recording;
+    if (preempts_ && !recording->urgent()) awaited_ = recording;
   }
   // Whether the partition is in the session's group.
   bool IsInGroup(const Partition& partition) const {
@@ -108,9 +109,9 @@ class Binding {
   }
   // Binds the session to its group because it uses the kernel, if the kernel needs that.
   void BindFor(Kernel& kernel) const {
-    if (urgent_ == nullptr || space_.bound() || !kernel.bound_to_group()) [[likely]]
+    if (!preempts_ || space_.bound() || !kernel.bound_to_group()) [[likely]]
       return;
-    if (entity_ != nullptr) Settle(entity_->urgent());
+    if (entity_ != nullptr) Settle(entity_->preempts());
     StayFor(kernel);
     space_.BindToGroup();
   }
@@ -122,7 +123,7 @@ class Binding {
     if (entity_ == nullptr) return *partition_;
     if (Partition* const next = entity_->ChooseForOther(); next != nullptr) return InGroup(*next);
     if (present == nullptr) return partition();
-    if (urgent_ == nullptr) [[likely]]
+    if (!preempts_) [[likely]]
       return *present;
     Partition& now = partition();
     return IsInGroup(*present) ? *present : now;
@@ -144,8 +145,10 @@ class Binding {
   // Returns `wanted`, or the whole device in the session's group if `wanted` is in the other group.
   // Moves the session to the group where the entity wants it.
   Partition& InGroup(Partition& wanted) const {
-    if (urgent_ == nullptr) return wanted;
-    Settle(entity_->urgent() || &wanted == urgent_);
+    if (!preempts_) return wanted;
+    if (urgent_ == nullptr) [[unlikely]]
+      urgent_ = device_.urgent();
+    Settle(entity_->preempts() || &wanted == urgent_);
     return IsInGroup(wanted) ? wanted : whole();
   }
   // Leaves the group if the kernel cannot start there. Returns whether the session is in another group
@@ -156,7 +159,8 @@ class Binding {
     SetUrgent(!space_.urgent());
     return true;
   }
-  // The session's work should run in this group. Requires an entity, and a device that can preempt.
+  // The session's work should run in this group, which is open. Requires an entity, and a device that can
+  // preempt.
   void Settle(bool urgent) const {
     if (space_.bound()) {
       entity_->NoteBoundTo(space_.urgent());
@@ -165,7 +169,10 @@ class Binding {
     }
   }
   void SetUrgent(bool urgent) const {
-    if (urgent && !space_.urgent()) ordinary_unfinished_ = true;
+    if (urgent && !space_.urgent()) {
+      ordinary_unfinished_ = true;
+      urgent_ = device_.urgent();
+    }
     if (!urgent && space_.urgent()) urgent_unfinished_ = true;
     space_.set_urgent(urgent);
   }
@@ -180,8 +187,9 @@ class Binding {
 
   Device& device_;
   AddressSpace& space_;
-  Partition* const urgent_;  // null: the device cannot preempt
-  Partition* partition_;     // used without an entity
+  const bool preempts_;        // the device can preempt, whether or not the urgent group is open
+  mutable Partition* urgent_;  // null: the group was not open when the binding last asked
+  Partition* partition_;       // used without an entity
   SchedEntity* entity_ = nullptr;
   const std::function<bool(bool urgent)> complete_;
   // The group may have work of the session, which is in the other one or does not care.

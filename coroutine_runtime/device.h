@@ -52,7 +52,7 @@ struct Preemption {
   bool available = false;
   // From the launch of urgent work until it runs, while other work fills the device. Measured.
   int64_t latency_ns = 0;
-  uint64_t memory_bytes = 0;  // device memory that the urgent group takes
+  uint64_t memory_bytes = 0;  // device memory that the urgent group takes while it is open
   std::string reason;         // why it is not available; empty if it is
   bool switched_off = false;  // not available because the configuration says so
 
@@ -483,10 +483,14 @@ class Device {
 
   // The partition of all SMs, which always exists.
   virtual Partition& whole() = 0;
-  // The partition of all SMs in the urgent time-slice group; null if the device cannot preempt. Its
-  // work stops the work of all other partitions and runs until it is complete. It runs as soon as
-  // it is submitted, after about properties().preemption.latency_ns.
+  // The partition of all SMs in the urgent time-slice group; null if the device cannot preempt, and
+  // while the group is not open. Its work stops the work of all other partitions and runs until it is
+  // complete. It runs as soon as it is submitted, after about properties().preemption.latency_ns. Any
+  // thread; once open, the group stays open.
   virtual Partition* urgent() { return nullptr; }
+  // Opens the urgent group of a device that can preempt, unless it is open. Takes
+  // properties().preemption.memory_bytes of the device, and some 0.2 s. Any thread.
+  virtual absl::Status OpenUrgent() { return absl::OkStatus(); }
   // True: ordinary work keeps the device for a part of a millisecond at a time, also when urgent work
   // or ordinary work of another process is there, until the same caller says false. By default it
   // gives way at once, and makes no progress beside such work. Returns at once; takes effect after a

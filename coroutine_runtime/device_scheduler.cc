@@ -95,7 +95,7 @@ absl::StatusOr<TraceReference::Point> ReferenceOn(Device& device, Partition& par
 std::unique_ptr<DeviceTurn> TurnOn(Device& device, const DeviceScheduler::Options& options,
                                    const Clock& clock) {
   if (options.page == nullptr || options.device_number >= EnginePage::kMaxDevices ||
-      device.urgent() == nullptr)
+      !device.properties().preemption.available)
     return nullptr;
   return std::make_unique<DeviceTurn>(options.page->devices[options.device_number].turn,
                                       *options.peers, options.device_number, clock,
@@ -130,6 +130,7 @@ struct DeviceScheduler::Entry {
   bool takes_turns = false;    // as published
   bool shares_device = false;  // as published
   bool yields = false;         // as published: Assignment::yields_to_processes
+  bool preempts = false;       // as published
   YieldAllowance allowance;
   std::shared_ptr<const TraceReference> trace;  // as published
   SchedEntity::Assignment::Promise promise;     // as published
@@ -156,7 +157,7 @@ DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy>
   for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
   places_.push_back(std::move(whole));
   ranges_.push_back({});
-  if (device.urgent() != nullptr) {
+  if (device.properties().preemption.available) {
     board_->keep_ordinary = [&device](bool keep) { device.KeepOrdinary(keep); };
     board_->share_ordinary = [&device](bool share) { device.ShareOrdinary(share); };
   }
@@ -174,6 +175,7 @@ absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(
     missing = scheduler->MissingRanges(*scheduler->policy_, scheduler->tenants_);
   }
   DETSHARE_RETURN_IF_ERROR(scheduler->MakePartitions(missing));
+  if (options.migrate_every != 0) DETSHARE_RETURN_IF_ERROR(device.OpenUrgent());
   if (options.own_thread) {
     DeviceScheduler* const self = scheduler.get();
     scheduler->thread_ = std::thread([self] { self->Run(); });
@@ -185,6 +187,30 @@ DeviceScheduler::~DeviceScheduler() {
   if (turn_ != nullptr) device_.ShareWith(nullptr);
   wake_.Stop();
   if (thread_.joinable()) thread_.join();
+  std::thread opener;
+  {
+    const MutexLock lock(&mutex_);
+    opener = std::move(opener_);
+  }
+  if (opener.joinable()) opener.join();
+}
+
+void DeviceScheduler::OpenUrgent() {
+  if (opening_ != Opening::kPossible) return;
+  if (opener_.joinable()) opener_.join();  // it has made its attempt
+  opening_ = Opening::kNow;
+  opener_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "urgent-group");
+    const absl::Status opened = device_.OpenUrgent();
+    if (!opened.ok() && options_.not_opened) options_.not_opened(opened);
+    {
+      const MutexLock lock(&mutex_);
+      opening_ = Opening::kOver;
+      Decide();
+      opened_.SignalAll();
+    }
+    wake_.WakeNow();
+  });
 }
 
 void DeviceScheduler::NotePeers() {
@@ -261,7 +287,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   assignment.shares_device = followed && turn_ != nullptr && turn_->shared();
   assignment.yields_to_processes = yields;
   assignment.preempts = grant.urgent && device_.urgent() != nullptr;
-  if (device_.urgent() == nullptr) assignment.max_parked = kMaxParked;
+  if (!device_.properties().preemption.available) assignment.max_parked = kMaxParked;
   assignment.budget = grant.budget;
   for (const int index : grant.prepare) assignment.prepare.push_back(PlaceAt(index).partition);
   for (const auto& place : places_) assignment.partitions.push_back(place->partition);
@@ -287,6 +313,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   entry.takes_turns = assignment.takes_turns;
   entry.shares_device = assignment.shares_device;
   entry.yields = assignment.yields_to_processes;
+  entry.preempts = assignment.preempts;
   entry.promise = assignment.promise;
   entry.entity->Publish(std::move(assignment));
   entry.grant = grant;
@@ -338,9 +365,11 @@ void DeviceScheduler::Decide() {
     turn_->SetLength(policy_->EngineTurn());
     other_views_->Publish(views, decision.grants);
   }
+  const bool closed = device_.properties().preemption.available && device_.urgent() == nullptr;
   for (size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
     const policy::Grant& grant = decision.grants[i];
+    if (closed && grant.urgent) OpenUrgent();
     const bool others_first =
         std::any_of(snapshot.other_engines.begin(), snapshot.other_engines.end(),
                     [&](const policy::OtherEngineView& other) {
@@ -352,6 +381,7 @@ void DeviceScheduler::Decide() {
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
         takes_turns == entry.takes_turns && shares == entry.shares_device &&
         yields == entry.yields && entry.promise == PromiseOf(entry.tenant) &&
+        entry.preempts == (grant.urgent && device_.urgent() != nullptr) &&
         grant.budget == policy::kForever) {
       continue;
     }
@@ -411,9 +441,11 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     Publish(*entry, {}, /*followed=*/false, /*yields=*/false);
     SchedEntity& entity = *entry->entity;
     gone_.Begin(tenant, clock_.NowNanoseconds());
-    entries_.push_back(std::move(entry));
+    Entry& added = *entries_.emplace_back(std::move(entry));
+    if (opening_ == Opening::kOver) opening_ = Opening::kPossible;
     Decide();
-    entries_.back()->resizes = 0;  // the first partition is not a resize
+    while (added.grant.urgent && opening_ == Opening::kNow) opened_.Wait(&mutex_);
+    added.resizes = 0;  // the first partition is not a resize
     coroutine.Attach(entity);
   }
   wake_.WakeNow();  // Decide() may have changed the time until which the thread sleeps
@@ -543,7 +575,7 @@ void DeviceScheduler::Run() {
 bool DeviceScheduler::Preempts(const Entry& entry) const {
   if (device_.urgent() == nullptr) return false;
   if (entry.space->bound()) return entry.space->urgent();
-  return entry.grant.urgent;
+  return entry.preempts;
 }
 
 const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partition) const {
@@ -608,7 +640,7 @@ bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state
     if (entry->id != session) continue;
     state->tenant = entry->tenant;
     state->followed = entry->followed;
-    state->bound = device_.urgent() != nullptr && entry->space->bound();
+    state->bound = device_.properties().preemption.available && entry->space->bound();
     state->figures = entry->entity->report();
     state->bursts = entry->entity->bursts().counts();
     // The partition in use depends on the limits at present. A session that has not run yet shows

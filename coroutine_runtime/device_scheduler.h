@@ -9,12 +9,19 @@
 //     work begins or ends             the same, soon after if that happens often (moderated_wake.h)
 //     the time that the policy named  the scheduler's thread
 //     while other processes use the device and a coroutine has work: the same, every 5 ms
+//     the urgent time-slice group is open     the thread that opened it
+//
+// A thread opens the urgent group when the policy first calls a coroutine urgent, because this takes long.
+// A coroutine that is urgent from its start waits for it, so that nothing binds it to the ordinary group
+// before. One that becomes urgent later is moved once the group is open. If opening fails, the work stays
+// in the ordinary group, and the next coroutine that begins leads to another attempt.
 //
 // While no coroutine has work or is throttled, the thread sleeps without limit. Otherwise it sleeps
 // until the time that the policy named.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -64,6 +71,8 @@ class DeviceScheduler {
     EnginePage* page = nullptr;
     const EnginePeers* peers = nullptr;
     size_t device_number = 0;
+    // Learns why the urgent group could not be opened; null: nobody does. Any thread.
+    std::function<void(const absl::Status&)> not_opened;
   };
 
   // Creates all partitions that the policy may name. This is slow and may drain the device, so it
@@ -167,6 +176,9 @@ class DeviceScheduler {
   // The scheduler's mutex is held.
   static WorkTotals TotalsOf(const Entry& entry);
 
+  // Lets a thread open the urgent group, if there is no attempt that has failed or goes on.
+  void OpenUrgent() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   void Run();
 
   Device& device_;
@@ -185,6 +197,10 @@ class DeviceScheduler {
   // In the order in which the sessions began.
   std::vector<std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
   policy::Nanoseconds ask_at_ ABSL_GUARDED_BY(mutex_) = policy::kForever;
+  enum class Opening { kPossible, kNow, kOver };
+  Opening opening_ ABSL_GUARDED_BY(mutex_) = Opening::kPossible;  // of the urgent group
+  CondVar opened_;                                                // opening_ is not kNow any more
+  std::thread opener_ ABSL_GUARDED_BY(mutex_);
   // Null while there is no trace.
   std::shared_ptr<const TraceReference> trace_ ABSL_GUARDED_BY(mutex_);
   std::vector<Traced> ended_ ABSL_GUARDED_BY(mutex_);  // the rest of the traces of ended sessions

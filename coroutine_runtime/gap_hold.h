@@ -32,7 +32,7 @@ class GapHold {
  public:
   // The arguments outlive the object.
   GapHold(Device& device, const Binding& binding)
-      : device_(device), binding_(binding), possible_(device.urgent() != nullptr) {}
+      : device_(device), binding_(binding), possible_(device.properties().preemption.available) {}
   GapHold(const GapHold&) = delete;
   GapHold& operator=(const GapHold&) = delete;
 

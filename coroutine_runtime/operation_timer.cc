@@ -141,7 +141,6 @@ std::optional<Nanoseconds> OperationTimer::BeginOf(const Sample& sample,
     return begin;
   }
   const TraceReference::Point& point = reference.Of(sample.event.urgent);
-  if (point.marker == nullptr) return std::nullopt;
   const absl::StatusOr<float> since = device_.ElapsedMilliseconds(*point.marker, *sample.begin);
   if (!since.ok()) return std::nullopt;
   // The reference is precise to some microseconds only.

@@ -132,7 +132,7 @@ class alignas(64) SchedEntity {
     // work have their own. Requires `followed`.
     bool takes_turns = false;
     uint64_t turn_group = 0;  // policy::Grant
-    bool preempts = false;    // the device runs its urgent work in the urgent time-slice group
+    bool preempts = false;    // urgent, and the device's urgent time-slice group is open
     // Whether its ordinary work waits for the process's turn on the device (SchedBoard::turn).
     // Requires `followed`.
     bool shares_device = false;
@@ -226,6 +226,8 @@ class alignas(64) SchedEntity {
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }
+  // Whether its work should run in the urgent time-slice group.
+  bool preempts() const { return assignment_.preempts; }
   // The session is bound to the urgent time-slice group or to the ordinary one. Never changes.
   void NoteBoundTo(bool urgent) {
     std::atomic<bool>& figure = urgent ? figures_.bound_urgent : figures_.bound_ordinary;

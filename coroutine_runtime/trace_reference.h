@@ -17,10 +17,12 @@ struct TraceReference {
     policy::Nanoseconds at = 0;
   };
   Point ordinary;
-  Point urgent;  // without a marker if the device cannot preempt
+  Point urgent;  // without a marker if the urgent group was not open
 
   // The point for operations of the group.
-  const Point& Of(bool in_urgent_group) const { return in_urgent_group ? urgent : ordinary; }
+  const Point& Of(bool in_urgent_group) const {
+    return in_urgent_group && urgent.marker != nullptr ? urgent : ordinary;
+  }
 };
 
 }  // namespace detshare

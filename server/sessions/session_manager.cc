@@ -156,6 +156,13 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     how.page = options.engine_page;
     how.peers = options.engine_peers;
     how.device_number = schedulers.size();
+    how.not_opened = [number = schedulers.size()](const absl::Status& why) {
+      LogWarning(
+          absl::StrCat("device ", number,
+                       ": urgent work takes turns with ordinary work, because its time-slice group "
+                       "could not be opened: ",
+                       why.message()));
+    };
     DETSHARE_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceScheduler> scheduler,
         DeviceScheduler::Create(*device, *std::move(policy), options.tenants, kClock, how));

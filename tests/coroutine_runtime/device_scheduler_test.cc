@@ -1,8 +1,12 @@
 #include "coroutine_runtime/device_scheduler.h"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <future>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "coroutine_runtime/by_tenant.h"
 #include "coroutine_runtime/device_turn.h"
@@ -22,6 +26,7 @@ struct Fixture {
   FakeDevice device;
   ManualClock clock;
   ScriptedPolicy* policy = nullptr;
+  std::vector<std::string> failures;  // to open the urgent group
   std::unique_ptr<DeviceScheduler> scheduler;
   std::unique_ptr<QueuePool> pool;  // destroyed before the scheduler
 
@@ -33,6 +38,7 @@ struct Fixture {
     DeviceScheduler::Options options;
     options.own_thread = false;
     options.migrate_every = migrate_every;
+    options.not_opened = [this](const absl::Status& why) { failures.emplace_back(why.message()); };
     scheduler = *DeviceScheduler::Create(device, std::move(owned), {}, clock, options);
     pool = std::make_unique<QueuePool>(device);
   }
@@ -742,6 +748,115 @@ TEST_CASE_METHOD(GroupsFixture, "A bound session is shown in the group where its
   CHECK(StateOf(1).partition == "urgent");
   CHECK(SessionsIn("urgent") == 1);
   CHECK(SessionsIn("all") == 0);
+}
+
+// The device can preempt, and nobody has opened its urgent group.
+struct ClosedFixture : GroupsFixture {
+  std::atomic<int> attempts{0};
+
+  ClosedFixture() {
+    device.urgent_is_open = false;
+    device.opening = [this] {
+      ++attempts;
+      return absl::OkStatus();
+    };
+  }
+  void AwaitOpen() {
+    while (StateOf(1).partition != "urgent") std::this_thread::yield();
+  }
+};
+
+TEST_CASE_METHOD(ClosedFixture, "Nobody opens the urgent group for ordinary work") {
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.Launch();
+  CHECK(attempts == 0);
+  CHECK(SessionsIn("all") == 1);
+}
+
+TEST_CASE_METHOD(ClosedFixture,
+                 "A session that is urgent from its start begins in the urgent group") {
+  Decide(true);
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.space->BindToGroup();
+  one.Launch();
+  CHECK(device.operations.back().urgent);
+  CHECK(attempts == 1);
+  ScheduledSession two(device, *pool, *scheduler, 2);
+  two.Launch();
+  CHECK(device.operations.back().urgent);
+  CHECK(attempts == 1);
+}
+
+TEST_CASE_METHOD(ClosedFixture, "A session that becomes urgent moves once the group is open") {
+  std::promise<void> may_open;
+  device.opening = [&] {
+    may_open.get_future().wait();
+    return absl::OkStatus();
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  Decide(true);
+  one.Launch();
+  CHECK_FALSE(device.operations.back().urgent);
+  CHECK(StateOf(1).partition == "all");
+  may_open.set_value();
+  AwaitOpen();
+  one.Launch();
+  CHECK(device.operations.back().urgent);
+}
+
+TEST_CASE_METHOD(
+    ClosedFixture,
+    "What binds a session before the urgent group is open keeps it in the ordinary one") {
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.kernel.bound = true;
+  one.Launch();
+  REQUIRE(device.OpenUrgent().ok());
+  Decide(true);
+  one.Launch();
+  CHECK_FALSE(device.operations.back().urgent);
+  CHECK(StateOf(1).bound);
+}
+
+TEST_CASE_METHOD(ClosedFixture,
+                 "If the urgent group cannot be opened, urgent work stays in the ordinary one, and "
+                 "the next session leads to another attempt") {
+  device.opening = [&]() -> absl::Status {
+    if (++attempts == 1) return absl::ResourceExhaustedError("no memory");
+    return absl::OkStatus();
+  };
+  Decide(true);
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.Launch();
+  CHECK_FALSE(device.operations.back().urgent);
+  CHECK(failures == std::vector<std::string>{"no memory"});
+  Decide(true);
+  CHECK(attempts == 1);
+  ScheduledSession two(device, *pool, *scheduler, 2);
+  CHECK(attempts == 2);
+  two.Launch();
+  CHECK(device.operations.back().urgent);
+  one.Launch();
+  CHECK(device.operations.back().urgent);
+}
+
+TEST_CASE_METHOD(ClosedFixture,
+                 "A trace that began before the urgent group was open has the urgent operations") {
+  device.runs_at_once = true;
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  one.kernel.set_name("kernel");
+  REQUIRE(scheduler->StartTrace().ok());
+  CHECK(attempts == 0);
+  REQUIRE(device.OpenUrgent().ok());
+  Decide(true);
+  one.Launch();
+  one.Pause();
+  const auto traced = scheduler->FetchTrace();
+  REQUIRE(traced.size() == 1);
+  const auto& events = traced[0].fetched.events;
+  CHECK(std::any_of(events.begin(), events.end(), [](const TraceEvent& event) {
+    return event.kind == TraceEvent::Kind::kOperation && event.urgent;
+  }));
+  scheduler->StopTrace();
 }
 
 TEST_CASE_METHOD(GroupsFixture, "A session that is bound to the ordinary group stays there") {

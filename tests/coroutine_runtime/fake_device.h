@@ -186,7 +186,14 @@ class FakeDevice : public Device {
   const DeviceProperties& properties() const override { return properties_; }
   DeviceProperties& changeable() { return properties_; }
   Partition& whole() override { return whole_; }
-  Partition* urgent() override { return properties_.preemption.available ? &urgent_ : nullptr; }
+  Partition* urgent() override {
+    return properties_.preemption.available && urgent_is_open ? &urgent_ : nullptr;
+  }
+  absl::Status OpenUrgent() override {
+    const absl::Status status = opening ? opening() : absl::OkStatus();
+    if (status.ok()) urgent_is_open = true;
+    return status;
+  }
   // Gives the device an urgent time-slice group. Called before anything uses the device.
   void EnablePreemption(int64_t latency_ns) {
     properties_.preemption.available = true;
@@ -285,6 +292,8 @@ class FakeDevice : public Device {
   int calls = 0;  // of records and waits of markers
   int64_t now = 0;
   std::function<void(int first)> before_partition;  // called while a partition is made
+  std::atomic<bool> urgent_is_open{true};           // requires EnablePreemption()
+  std::function<absl::Status()> opening;            // called while the urgent group is opened
   bool refuses_partitions = false;
   bool runs_at_once = false;        // runs everything whenever a fence is queued or a marker asked
   bool compares_groups = true;      // knows the time between markers of two time-slice groups

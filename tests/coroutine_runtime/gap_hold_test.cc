@@ -60,7 +60,7 @@ struct UrgentSession {
   void Publish(bool urgent) {
     SchedEntity::Assignment assignment;
     assignment.followed = true;
-    assignment.urgent = urgent;
+    assignment.urgent = assignment.preempts = urgent;
     for (SchedEntity::BoundLimits* limits :
          {&assignment.idle, &assignment.contended, &assignment.tail}) {
       limits->partition = limits->long_partition = limits->yielding_partition = &device.whole();

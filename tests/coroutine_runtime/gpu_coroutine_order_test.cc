@@ -257,7 +257,7 @@ class RandomProgram {
   }
   void Assign() {
     SchedEntity::Assignment assignment;
-    assignment.urgent = mover_() % 2 == 0;
+    assignment.urgent = assignment.preempts = mover_() % 2 == 0;
     assignment.followed = mover_() % 2 == 0;
     assignment.idle.partition = assignment.idle.long_partition =
         assignment.idle.yielding_partition = partitions_[mover_() % partitions_.size()];

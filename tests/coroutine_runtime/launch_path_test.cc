@@ -188,7 +188,7 @@ TEST_CASE("Operations allocate nothing when the session moves between time-slice
   const auto give = [&](bool urgent) {
     SchedEntity::Assignment assignment;
     assignment.followed = true;
-    assignment.urgent = urgent;
+    assignment.urgent = assignment.preempts = urgent;
     assignment.idle.partition = assignment.idle.long_partition =
         assignment.idle.yielding_partition = &low;
     assignment.contended = assignment.tail = assignment.idle;

@@ -51,7 +51,7 @@ struct GroupFixture {
   void Give(bool urgent, Partition* partition = nullptr, uint32_t migrate_every = 0) {
     if (partition == nullptr) partition = &device.whole();
     SchedEntity::Assignment assignment;
-    assignment.urgent = urgent;
+    assignment.urgent = assignment.preempts = urgent;
     assignment.idle.partition = assignment.idle.long_partition =
         assignment.idle.yielding_partition = partition;
     assignment.contended = assignment.tail = assignment.idle;
@@ -172,14 +172,14 @@ TEST_CASE_METHOD(
   board.keep_ordinary = [&](bool keep) { keepers += keep ? 1 : -1; };
   board.busy += SchedBoard::One(5);
   SchedEntity::Assignment assignment;
-  assignment.followed = assignment.preempts = true;
+  assignment.followed = true;
   for (SchedEntity::BoundLimits* limits :
        {&assignment.idle, &assignment.contended, &assignment.tail})
     limits->partition = limits->long_partition = limits->yielding_partition = &device.whole();
   entity.Publish(assignment);
   coroutine->Attach(entity);
   Launch();
-  assignment.urgent = true;
+  assignment.urgent = assignment.preempts = true;
   entity.Publish(assignment);
   coroutine->WatchWork(/*pause=*/true);
   Launch();

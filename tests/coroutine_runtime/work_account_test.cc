@@ -380,7 +380,7 @@ TEST_CASE_METHOD(Followed,
   REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
   device.submitting = [&] {
     SchedEntity::Assignment assignment = entity.assignment();
-    assignment.urgent = true;
+    assignment.urgent = assignment.preempts = true;
     entity.Publish(std::move(assignment));
     coroutine->SuspendCall();
     CHECK(coroutine->ResumeCall());

@@ -86,7 +86,7 @@ void CudaContext::OnFault(CUresult result, const char* call) {
   MutexLock lock(&mutex_);
   if (fault_.load(std::memory_order_relaxed) != CUDA_SUCCESS) return;
   std::set<CudaAddressSpace*> busy;
-  for (CudaGroup* group : {&ordinary, urgent.get()}) {
+  for (CudaGroup* group : {&ordinary, urgent()}) {
     if (group == nullptr) continue;
     for (const std::shared_ptr<StreamState>& stream : group->Streams()) {
       if (stream->submitted.load() != stream->completed.load()) busy.insert(stream->space.load());
@@ -103,7 +103,7 @@ void CudaContext::OnFault(CUresult result, const char* call) {
 }
 
 void CudaContext::PassAssertions() {
-  for (CudaGroup* group : {&ordinary, urgent.get()}) {
+  for (CudaGroup* group : {&ordinary, urgent()}) {
     if (group == nullptr) continue;
     group->Enter();
     const CUresult now = api.cuStreamQuery(nullptr);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,17 +32,25 @@ class CudaContext {
   const DriverApi& api;
   const CUdevice device;
   CudaGroup ordinary;  // of the primary context
-  // Null if the device cannot preempt. Set before other threads use the object.
-  std::unique_ptr<CudaGroup> urgent;
+  // As Device::OpenUrgent(); null if the device cannot preempt. Set before other threads use the object.
+  std::function<absl::Status()> open_urgent;
   GpuClaim claim;  // while the groups have slices of the daemon
   // Null if the device cannot preempt. Set before other threads use the object.
   std::unique_ptr<GraphGate> graph_gate;
   // Of a process that shows them to no other; else empty.
   FreshPages slice_words;
 
+  // Null if the device cannot preempt, and while the group is not open. Acquire: a thread that sees the
+  // group sees all that was set up for it.
+  CudaGroup* urgent() const { return urgent_.load(std::memory_order_acquire); }
+  // Opens the group. Null takes it back, before other threads use the object.
+  void set_urgent(std::unique_ptr<CudaGroup> group) {
+    urgent_.store(group.get(), std::memory_order_release);
+    own_urgent_ = std::move(group);
+  }
   // The group in which the session's work runs.
   CudaGroup& GroupOf(const AddressSpace& space) {
-    return space.urgent() && urgent != nullptr ? *urgent : ordinary;
+    return space.urgent() && urgent() != nullptr ? *urgent() : ordinary;
   }
   // Makes the primary context current in this thread.
   void Enter() const { ordinary.Enter(); }
@@ -77,9 +86,12 @@ class CudaContext {
   // Usually the word has arrived when the call returns.
   void WriteWord(CUdeviceptr address, uint64_t value, int bytes);
   // Returns whether CudaGroup::Busy() holds for a group.
-  bool Busy() { return ordinary.Busy() || (urgent != nullptr && urgent->Busy()); }
+  bool Busy() { return ordinary.Busy() || (urgent() != nullptr && urgent()->Busy()); }
 
  private:
+  std::unique_ptr<CudaGroup> own_urgent_;
+  std::atomic<CudaGroup*> urgent_{nullptr};  // as own_urgent_, for urgent()
+
   void OnFault(CUresult result, const char* call);
   // Gives the text of failed assertions to the sessions that may have caused it.
   void PassAssertions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

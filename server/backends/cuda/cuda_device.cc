@@ -1,7 +1,9 @@
 #include "server/backends/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -53,6 +55,31 @@ DaemonOnGpu DaemonOf(const CudaOptions& options, int ordinal, const DeviceProper
   return daemon;
 }
 
+// Gives the new urgent group the limits that sessions have raised in the ordinary group. SetLimit()
+// raises that of the ordinary group first and looks for the urgent one then, so no limit is missed.
+void CopyLimits(CudaContext& gpu, uint64_t memory) {
+  CudaGroup& urgent = *gpu.urgent();
+  for (const CUlimit limit :
+       {CU_LIMIT_STACK_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE,
+        CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT,
+        CU_LIMIT_MAX_L2_FETCH_GRANULARITY, CU_LIMIT_PERSISTING_L2_CACHE_SIZE}) {
+    gpu.Enter();
+    size_t wanted = 0;
+    if (gpu.api.cuCtxGetLimit(&wanted, limit) != CUDA_SUCCESS) continue;
+    const auto raise = [&] {
+      uint64_t in_force = 0;
+      gpu.ApartFromGraphs([&] {
+           RaiseLimit(gpu.api, limit, wanted, memory, &in_force);
+           return absl::OkStatus();
+         })
+          .IgnoreError();
+    };
+    // The group has no work, so only a SetLimit() can be in the way.
+    while (!gpu.lost() && !urgent.idle.TryRun(raise, /*in_spite_of_work=*/true))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
@@ -87,7 +114,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
     channel_groups = recorder.compute_groups();
   }
 
-  std::unique_ptr<CudaDevice> self(new CudaDevice(api, std::move(registry)));
+  std::unique_ptr<CudaDevice> self(
+      new CudaDevice(api, std::move(registry), options.stand_in_groups));
   self->context_ = std::make_unique<CudaContext>(*self->api_, device, primary);
   self->reclaimer_ = std::make_unique<DeferredReclaimer>(*self->context_);
   self->images_ = std::make_unique<CudaImages>(*self->context_, *self->reclaimer_);
@@ -111,13 +139,14 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
           ? SetUpPreemption(*self->context_, channel_groups,
                             DaemonOf(options, ordinal, self->properties_), &self->holds_)
           : Preemption::SwitchedOff();
-  if (self->context_->urgent != nullptr) {
-    self->urgent_ = std::make_unique<CudaPartition>(*self->context_->urgent, *self->reclaimer_,
-                                                    nullptr, 0, self->properties_.sm_count);
+  if (self->properties_.preemption.available) {
+    if (self->context_->urgent() != nullptr) self->PublishUrgent();
+    self->context_->open_urgent = [device = self.get()] { return device->OpenUrgent(); };
     static const RealClock clock;
     CudaContext* const gpu = self->context_.get();
     self->group_clock_ = std::make_unique<GroupClock>(GroupClock::Parts{
-        *self->api_, clock, [gpu](bool urgent) { (urgent ? *gpu->urgent : gpu->ordinary).Enter(); },
+        *self->api_, clock,
+        [gpu](bool urgent) { (urgent ? *gpu->urgent() : gpu->ordinary).Enter(); },
         [gpu](CUresult result, const char* call) { return gpu->Check(result, call); }});
   }
   self->registry_->AddGpu(*self->context_);
@@ -126,6 +155,22 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
 
 CUdevice DriverPlace(ManagedPlace place) {
   return place != nullptr ? static_cast<const CudaDevice*>(place)->context().device : CU_DEVICE_CPU;
+}
+
+void CudaDevice::PublishUrgent() {
+  own_urgent_ = std::make_unique<CudaPartition>(*context_->urgent(), *reclaimer_, nullptr, 0,
+                                                properties_.sm_count);
+  urgent_.store(own_urgent_.get(), std::memory_order_release);
+}
+
+absl::Status CudaDevice::OpenUrgent() {
+  if (!properties_.preemption.available || urgent() != nullptr) return absl::OkStatus();
+  const MutexLock lock(&opening_);
+  if (urgent() != nullptr) return absl::OkStatus();
+  DETSHARE_RETURN_IF_ERROR(OpenUrgentGroup(*context_, stand_in_groups_, &holds_));
+  CopyLimits(*context_, properties_.total_memory);
+  PublishUrgent();
+  return absl::OkStatus();
 }
 
 void CudaDevice::KeepOrdinary(bool keep) {
@@ -145,7 +190,7 @@ CudaDevice::~CudaDevice() {
   if (context_ == nullptr) return;
   registry_->RemoveGpu(*context_);
   whole_.reset();
-  urgent_.reset();
+  own_urgent_.reset();
   holds_.reset();
   group_clock_.reset();
   reclaimer_.reset();
@@ -153,7 +198,7 @@ CudaDevice::~CudaDevice() {
   context_->Enter();
   if (zeroing_stream_ != nullptr) api_->cuStreamDestroy(zeroing_stream_);
   const auto release = [&] {
-    if (context_->urgent != nullptr) api_->cuCtxDestroy(context_->urgent->context);
+    if (context_->urgent() != nullptr) api_->cuCtxDestroy(context_->urgent()->context);
     api_->cuDevicePrimaryCtxRelease(context_->device);
   };
   context_->graph_gate != nullptr ? context_->graph_gate->Change(release) : release();
@@ -274,7 +319,7 @@ absl::StatusOr<float> CudaDevice::ElapsedMilliseconds(Marker& start, Marker& end
   const GroupClock::Recorded from = static_cast<CudaMarker&>(start).recorded();
   const GroupClock::Recorded to = static_cast<CudaMarker&>(end).recorded();
   if (from.urgent != to.urgent) return group_clock_->Milliseconds(from, to);
-  (from.urgent ? *context_->urgent : context_->ordinary).Enter();
+  (from.urgent ? *context_->urgent() : context_->ordinary).Enter();
   float milliseconds = 0;
   DETSHARE_RETURN_IF_ERROR(context_->Check(
       api_->cuEventElapsedTime(&milliseconds, from.event, to.event), "cuEventElapsedTime"));
@@ -398,7 +443,9 @@ absl::StatusOr<Device::Limit> CudaDevice::SetLimit(AddressSpace& space, int limi
       break;
   }
   Limit set{value, UINT64_MAX};
-  for (CudaGroup* const group : {&context_->ordinary, context_->urgent.get()}) {
+  for (const bool urgent : {false, true}) {
+    // A group that is opened after this look copies the limit of the ordinary one (CopyLimits).
+    CudaGroup* const group = urgent ? context_->urgent() : &context_->ordinary;
     if (group == nullptr) continue;
     group->Enter();
     size_t now = 0;

@@ -1,12 +1,14 @@
 // One real GPU.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "proto/mutex.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_hold.h"
@@ -30,7 +32,8 @@ class CudaDevice final : public Device {
 
   const DeviceProperties& properties() const override { return properties_; }
   Partition& whole() override { return *whole_; }
-  Partition* urgent() override { return urgent_.get(); }
+  Partition* urgent() override { return urgent_.load(std::memory_order_acquire); }
+  absl::Status OpenUrgent() override;
   void KeepOrdinary(bool keep) override;
   void ShareOrdinary(bool share) override;
   void ShareWith(std::function<bool()> others_work) override;
@@ -73,16 +76,20 @@ class CudaDevice final : public Device {
   }
 
  private:
-  CudaDevice(std::shared_ptr<const DriverApi> api, std::shared_ptr<HostRegistry> registry)
-      : api_(std::move(api)), registry_(std::move(registry)) {}
+  CudaDevice(std::shared_ptr<const DriverApi> api, std::shared_ptr<HostRegistry> registry,
+             bool stand_in_groups)
+      : api_(std::move(api)), registry_(std::move(registry)), stand_in_groups_(stand_in_groups) {}
 
   // Divides the SMs into the groups from which partitions are made.
   absl::Status Split(int sm_group);
+  // Publishes the urgent group, which is open.
+  void PublishUrgent();
   // Returns whether the driver hands out memory with old contents.
   absl::StatusOr<bool> MemoryKeepsContents();
 
   const std::shared_ptr<const DriverApi> api_;
   const std::shared_ptr<HostRegistry> registry_;
+  const bool stand_in_groups_;  // as in CudaOptions
   std::unique_ptr<CudaContext> context_;
   std::unique_ptr<DeferredReclaimer> reclaimer_;
   std::unique_ptr<CudaImages> images_;
@@ -90,9 +97,12 @@ class CudaDevice final : public Device {
   std::shared_ptr<ManagedMemory> managed_memory_;  // of all devices; null: it cannot be shared
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;
-  std::unique_ptr<CudaPartition> urgent_;    // null: the device cannot preempt
-  std::unique_ptr<HoldPool> holds_;          // null: the same
-  std::unique_ptr<GroupClock> group_clock_;  // null: the same
+  std::unique_ptr<GroupClock> group_clock_;  // null: the device cannot preempt
+  // The urgent group's; null while it is not open. urgent_ publishes both (release).
+  std::unique_ptr<HoldPool> holds_;
+  std::unique_ptr<CudaPartition> own_urgent_;
+  std::atomic<CudaPartition*> urgent_{nullptr};
+  Mutex opening_;  // held by the thread that opens the urgent group
   // Group i begins at SM i * sm_group. The last group holds the SMs that the driver left over, so
   // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;

@@ -53,7 +53,7 @@ class CudaHold final : public GroupHold {
   ~CudaHold() override {
     End();
     CudaContext& gpu = pool_.gpu_;
-    gpu.urgent->Enter();
+    pool_.urgent_.Enter();
     // Waits for some microseconds, because the words may be used again.
     gpu.Check(gpu.api.cuStreamSynchronize(stream_), "cuStreamSynchronize").IgnoreError();
     gpu.api.cuStreamDestroy(stream_);
@@ -93,7 +93,7 @@ class CudaHold final : public GroupHold {
 
   absl::Status Launch(uint64_t number) {
     CudaContext& gpu = pool_.gpu_;
-    gpu.urgent->Enter();
+    pool_.urgent_.Enter();
     CUlaunchConfig config{};
     config.gridDimX = config.gridDimY = config.gridDimZ = 1;
     config.blockDimX = config.blockDimY = config.blockDimZ = 1;
@@ -125,9 +125,10 @@ bool HoldPool::EndAll() {
   return all;
 }
 
-absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
+absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaGroup& urgent) {
   static_assert(sizeof(Words) == 128);
-  std::unique_ptr<HoldPool> pool(new HoldPool(gpu));
+  CudaContext& gpu = urgent.gpu;
+  std::unique_ptr<HoldPool> pool(new HoldPool(urgent));
   pool->page_ = MapFreshPages(kPageBytes);
   void* const page = pool->page_.get();
   if (page == nullptr) return absl::ErrnoToStatus(errno, "no page for the words of holds");
@@ -139,7 +140,7 @@ absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaContext& gpu) {
                                      "cuLibraryLoadData"));
   DETSHARE_RETURN_IF_ERROR(
       gpu.Check(gpu.api.cuLibraryGetKernel(&kernel, pool->library_, "hold"), "cuLibraryGetKernel"));
-  gpu.urgent->Enter();
+  urgent.Enter();
   DETSHARE_RETURN_IF_ERROR(
       gpu.Check(gpu.api.cuKernelGetFunction(&pool->kernel_, kernel), "cuKernelGetFunction"));
   {
@@ -167,7 +168,7 @@ absl::StatusOr<std::unique_ptr<GroupHold>> HoldPool::CreateHold() {
   }
   words->request.store(0, std::memory_order_relaxed);
   words->requests.store(0, std::memory_order_relaxed);
-  gpu_.urgent->Enter();
+  urgent_.Enter();
   // The least priority: blocks of real work go first.
   int least = 0, greatest = 0;
   CUstream stream = nullptr;

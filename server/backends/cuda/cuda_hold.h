@@ -33,8 +33,8 @@ namespace detshare::cuda {
 // Lifetime: outlives the holds.
 class HoldPool {
  public:
-  // Requires gpu.urgent.
-  static absl::StatusOr<std::unique_ptr<HoldPool>> Create(CudaContext& gpu);
+  // Before other threads see `urgent`, which outlives the pool.
+  static absl::StatusOr<std::unique_ptr<HoldPool>> Create(CudaGroup& urgent);
   ~HoldPool();
   HoldPool(const HoldPool&) = delete;
   HoldPool& operator=(const HoldPool&) = delete;
@@ -59,11 +59,12 @@ class HoldPool {
   };
   static constexpr size_t kPageBytes = 4096;
 
-  explicit HoldPool(CudaContext& gpu) : gpu_(gpu) {}
+  explicit HoldPool(CudaGroup& urgent) : urgent_(urgent), gpu_(urgent.gpu) {}
 
   // As GraphGate::HaveHolds().
   bool EndAll();
 
+  CudaGroup& urgent_;
   CudaContext& gpu_;
   FreshPages page_;
   bool registered_ = false;

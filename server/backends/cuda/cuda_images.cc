@@ -128,7 +128,7 @@ absl::Status CudaArray::FindLevels() {
 
 CudaImages::~CudaImages() {
   const MutexLock lock(&clearing_);
-  for (CudaGroup* const group : {&context_.ordinary, context_.urgent.get()}) {
+  for (CudaGroup* const group : {&context_.ordinary, context_.urgent()}) {
     if (group == nullptr) continue;
     const Zeros& zeros = zeros_[group->urgent];
     group->Enter();

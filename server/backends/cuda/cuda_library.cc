@@ -83,24 +83,24 @@ absl::Status CudaKernel::UploadTo(CudaGroup& group, CudaAddressSpace& space,
 }
 
 bool CudaKernel::CanStartIn(bool urgent) const {
-  if (context_.urgent == nullptr) return true;
+  if (context_.urgent() == nullptr) return true;
   // CudaQueue::Launch() then needs no idle moment (idle_window.h).
   const auto starts_at_once = [this](const CudaGroup& group) {
     return function(group) != nullptr &&
            local_bytes() <= group.local_bytes.load(std::memory_order_relaxed);
   };
-  const CudaGroup& wanted = urgent ? *context_.urgent : context_.ordinary;
+  const CudaGroup& wanted = urgent ? *context_.urgent() : context_.ordinary;
   if (starts_at_once(wanted)) [[likely]]
     return true;
-  const CudaGroup& other = urgent ? context_.ordinary : *context_.urgent;
+  const CudaGroup& other = urgent ? context_.ordinary : *context_.urgent();
   return !starts_at_once(other) || !context_.AnySpaceWaitsForTheHost();
 }
 
 bool CudaKernel::Prepare(AddressSpace& space, bool urgent) {
-  if (context_.urgent == nullptr) return true;
+  if (context_.urgent() == nullptr) return true;
   if (!CanStartIn(urgent)) return false;
-  CudaGroup& wanted = urgent ? *context_.urgent : context_.ordinary;
-  const CudaGroup& other = urgent ? context_.ordinary : *context_.urgent;
+  CudaGroup& wanted = urgent ? *context_.urgent() : context_.ordinary;
+  const CudaGroup& other = urgent ? context_.ordinary : *context_.urgent();
   if (function(wanted) != nullptr || function(other) == nullptr) [[likely]]
     return true;
   // The launch reports other errors.
@@ -142,7 +142,7 @@ absl::Status CudaKernel::SetAttribute(int attribute, int value) {
       context_.Check(context_.api.cuKernelSetAttribute(name, value, kernel_, context_.device),
                      "cuKernelSetAttribute");
   if (!status.ok()) return status;
-  for (CudaGroup* const group : {&context_.ordinary, context_.urgent.get()}) {
+  for (CudaGroup* const group : {&context_.ordinary, context_.urgent()}) {
     if (group == nullptr || function(*group) == nullptr) continue;
     group->Enter();
     DETSHARE_RETURN_IF_ERROR(context_.Check(
@@ -283,7 +283,7 @@ CudaLibrary::~CudaLibrary() {
   bool urgent = context_.GroupOf(space_).urgent;
   for (const auto& [name, kernel] : kernels_) {
     urgent =
-        urgent || (context_.urgent != nullptr && kernel->function(*context_.urgent) != nullptr);
+        urgent || (context_.urgent() != nullptr && kernel->function(*context_.urgent()) != nullptr);
   }
   reclaimer_.Later(
       urgent ? DeferredReclaimer::Drains::kBoth : DeferredReclaimer::Drains::kOrdinary,

@@ -58,7 +58,7 @@ class CudaKernel final : public Kernel {
   absl::Status ReadInfo();
   // A group to which the code is uploaded.
   CudaGroup& home() const {
-    return functions_[0] != nullptr ? context_.ordinary : *context_.urgent;
+    return functions_[0] != nullptr ? context_.ordinary : *context_.urgent();
   }
 
   CudaContext& context_;

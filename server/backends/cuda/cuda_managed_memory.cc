@@ -58,7 +58,9 @@ absl::Status CudaManagedMemory::Allocate(uint64_t address, uint64_t reserved) {
   CudaContext& context = *contexts_[0];
   // libcuda copies managed memory in the group of the context that allocated it, whatever the copy's
   // stream is. Only the urgent group needs no turn.
-  (context.urgent != nullptr ? *context.urgent : context.ordinary).Enter();
+  if (context.open_urgent)
+    context.open_urgent().IgnoreError();  // without memory for it, the copies take turns
+  (context.urgent() != nullptr ? *context.urgent() : context.ordinary).Enter();
   CUdeviceptr made = 0;
   CUresult result;
   {

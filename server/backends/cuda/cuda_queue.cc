@@ -66,7 +66,7 @@ CudaMarker::~CudaMarker() {
   context_.Enter();
   context_.api.cuEventDestroy(ordinary_);
   if (urgent_ == nullptr) return;
-  context_.urgent->Enter();
+  context_.urgent()->Enter();
   context_.api.cuEventDestroy(urgent_);
 }
 

@@ -84,7 +84,7 @@ void DeferredReclaimer::Run() {
 
 bool DeferredReclaimer::TryRun(const Item& item) {
   const bool overdue = item.deadline_ns <= clock_.NowNanoseconds();
-  CudaGroup* const urgent = context_.urgent.get();
+  CudaGroup* const urgent = context_.urgent();
   if (item.drains == Drains::kOrdinary || urgent == nullptr)
     return context_.ordinary.idle.TryRun(item.work, overdue);
   if (item.drains == Drains::kUrgent) return urgent->idle.TryRun(item.work, overdue);
@@ -129,7 +129,7 @@ bool DeferredReclaimer::Has(Drains drains) {
 
 bool DeferredReclaimer::MakeNow(CudaAddressSpace& space, std::chrono::milliseconds limit) {
   bool made = false;
-  for (CudaGroup* const group : {&context_.ordinary, context_.urgent.get()}) {
+  for (CudaGroup* const group : {&context_.ordinary, context_.urgent()}) {
     if (group == nullptr || !Has(Of(*group))) continue;
     const absl::Status status = group->idle.Run(
         space,

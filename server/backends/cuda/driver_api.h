@@ -35,6 +35,7 @@ namespace detshare::cuda {
   X(cuDevicePrimaryCtxRelease, 11000)                           \
   X(cuDevicePrimaryCtxSetFlags, 11000)                          \
   X(cuCtxSetCurrent, 4000)                                      \
+  X(cuCtxPopCurrent, 4000)                                      \
   X(cuCtxCreate, 3020)                                          \
   X(cuCtxDestroy, 4000)                                         \
   X(cuCtxGetLimit, 3010)                                        \

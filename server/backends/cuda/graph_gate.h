@@ -72,8 +72,8 @@ class GraphGate {
   // Whether a graph of the group is in flight, or any is being launched. Sequentially consistent: a hold
   // is published before it asks; Enter() is called before EndHolds() looks for holds.
   bool Closed(size_t group) const;
-  // `end` ends holds, and returns whether all of them have ended. Call it before other threads use the
-  // object.
+  // `end` ends holds, and returns whether all of them have ended. Call it before there are graphs in the
+  // urgent group.
   void HaveHolds(std::function<bool()> end) { end_holds_ = std::move(end); }
   // Ends the holds, between Enter() and Leave(), and waits until they have ended.
   void EndHolds();

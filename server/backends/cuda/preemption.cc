@@ -138,7 +138,7 @@ class Prover {
  private:
   static constexpr size_t kOrdinary = 0, kUrgent = 1;
 
-  CudaGroup& Group(size_t index) { return index == kUrgent ? *gpu_.urgent : gpu_.ordinary; }
+  CudaGroup& Group(size_t index) { return index == kUrgent ? *gpu_.urgent() : gpu_.ordinary; }
 
   absl::Status Launch(size_t group, unsigned blocks, uint64_t steps) {
     Group(group).Enter();
@@ -228,9 +228,11 @@ class KeptProof {
     if (size <= 0) return;
     const absl::string_view all(text, static_cast<size_t>(size));
     const size_t space = all.find(' ');
-    if (space == absl::string_view::npos || !absl::SimpleAtoi(all.substr(0, space), &latency_ns_))
+    const size_t end = space == absl::string_view::npos ? space : all.find(' ', space + 1);
+    if (end == absl::string_view::npos || !absl::SimpleAtoi(all.substr(0, space), &latency_ns_) ||
+        !absl::SimpleAtoi(all.substr(space + 1, end - space - 1), &memory_bytes_))
       return;
-    reason_ = std::string(all.substr(space + 1));
+    reason_ = std::string(all.substr(end + 1));
     known_ = true;
   }
   ~KeptProof() {
@@ -242,12 +244,16 @@ class KeptProof {
   bool known() const { return known_; }
   // In nanoseconds; 0: urgent work does not preempt, for reason().
   int64_t latency() const { return latency_ns_; }
+  // As Preemption::memory_bytes.
+  uint64_t memory() const { return memory_bytes_; }
   const std::string& reason() const { return reason_; }
   // The next result replaces the one before.
   void Forget() { known_ = false; }
-  void Keep(int64_t latency_ns, absl::string_view reason) {
+  void Keep(const Preemption& result) {
     if (file_ < 0 || known_) return;
-    const std::string text = absl::StrCat(latency_ns, " ", reason.substr(0, kMaxText - 32));
+    const std::string text =
+        absl::StrCat(result.latency_ns, " ", result.memory_bytes, " ",
+                     absl::string_view(result.reason).substr(0, kMaxText - 64));
     if (pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
         [[maybe_unused]]
       const int ignored = ftruncate(file_, 0);
@@ -258,6 +264,7 @@ class KeptProof {
   int file_ = -1;
   bool known_ = false;
   int64_t latency_ns_ = 0;
+  uint64_t memory_bytes_ = 0;
   std::string reason_;
 };
 
@@ -290,36 +297,24 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
   }
   gpu.claim = *std::move(claim);
   DETSHARE_RETURN_IF_ERROR(MakeGate(gpu, daemon));
-  const DriverApi& api = gpu.api;
-  gpu.Enter();
-  size_t free_before = 0, free_after = 0, total = 0;
-  DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_before, &total), "cuMemGetInfo"));
-  CUcontext context = nullptr;
-  std::vector<ChannelGroup> groups;
-  {
-    const ChannelGroupRecorder recorder(daemon.stand_in_groups);
-    DETSHARE_RETURN_IF_ERROR(gpu.Check(
-        api.cuCtxCreate(&context, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST, gpu.device),
-        "cuCtxCreate"));
-    groups = recorder.compute_groups();
-  }
-  gpu.urgent = std::make_unique<CudaGroup>(gpu, context, /*urgent=*/true);
-  // cuCtxCreate has made the new context current without Enter().
-  api.cuCtxSetCurrent(gpu.ordinary.context);
-  if (groups.size() != 1)
-    return absl::UnavailableError(
-        absl::StrCat("the urgent context has ", groups.size(), " known compute groups, not one"));
-  DETSHARE_RETURN_IF_ERROR(gpu.Check(api.cuMemGetInfo(&free_after, &total), "cuMemGetInfo"));
-  GraphGate& gate = *gpu.graph_gate;
-  DETSHARE_RETURN_IF_ERROR(SetSlice(gate, groups.front(), kUrgentSlice));
   Preemption preemption;
-  preemption.latency_ns = kept.latency();
+  preemption.available = true;
   if (daemon.stand_in_groups) {
     preemption.latency_ns = 1;
-  } else if (!kept.known()) {
+  } else if (kept.known()) {
+    preemption.latency_ns = kept.latency();
+    preemption.memory_bytes = kept.memory();
+  } else {
+    size_t free_before = 0, free_after = 0, total = 0;
+    gpu.Enter();
+    DETSHARE_RETURN_IF_ERROR(gpu.Check(gpu.api.cuMemGetInfo(&free_before, &total), "cuMemGetInfo"));
+    DETSHARE_RETURN_IF_ERROR(OpenUrgentGroup(gpu, /*stand_in=*/false, holds));
+    DETSHARE_RETURN_IF_ERROR(gpu.Check(gpu.api.cuMemGetInfo(&free_after, &total), "cuMemGetInfo"));
     DETSHARE_ASSIGN_OR_RETURN(const Proof proof, Prover(gpu, primary.front()).Run());
     preemption.latency_ns = std::max<int64_t>(1, (proof.beside_work - proof.alone).count());
+    preemption.memory_bytes = free_before > free_after ? free_before - free_after : 0;
   }
+  GraphGate& gate = *gpu.graph_gate;
   DETSHARE_RETURN_IF_ERROR(SetSlice(gate, primary.front(), OrdinarySlice::kShort));
   gpu.ordinary.slice =
       std::make_unique<OrdinarySlice>([&gate, group = primary.front()](microseconds slice) {
@@ -328,40 +323,82 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
   // Stand-ins change their slices as among several processes.
   if (daemon.proof.empty() && !daemon.stand_in_groups)
     gpu.ordinary.slice->ShareWith([] { return false; });
-  const OrdinarySlice::Call own(gpu.ordinary.slice.get());
-  // Without holds, requests of many operations would be slower than without preemption.
-  DETSHARE_ASSIGN_OR_RETURN(*holds, HoldPool::Create(gpu));
-  preemption.available = true;
-  preemption.memory_bytes = free_before > free_after ? free_before - free_after : 0;
   return preemption;
 }
 
+absl::StatusOr<CUcontext> CreateUrgentContext(const CudaContext& gpu, bool stand_in) {
+  const DriverApi& api = gpu.api;
+  gpu.Enter();
+  CUcontext context = nullptr, created = nullptr;
+  std::vector<ChannelGroup> groups;
+  CUresult result;
+  {
+    // One recorder at a time, for all GPUs.
+    static Mutex recording;
+    const MutexLock lock(&recording);
+    const ChannelGroupRecorder recorder(stand_in);
+    result = api.cuCtxCreate(&context, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST, gpu.device);
+    groups = recorder.compute_groups();
+  }
+  if (result != CUDA_SUCCESS)
+    return absl::UnavailableError(
+        absl::StrCat("the driver creates no context for it: error ", static_cast<int>(result)));
+  // cuCtxCreate has made the new context current without Enter().
+  api.cuCtxPopCurrent(&created);
+  absl::Status status =
+      groups.size() == 1 ? SetSlice(*gpu.graph_gate, groups.front(), kUrgentSlice)
+                         : absl::UnavailableError(absl::StrCat("its context has ", groups.size(),
+                                                               " known compute groups, not one"));
+  if (status.ok()) return context;
+  api.cuCtxDestroy(context);
+  return status;
+}
+
 }  // namespace
+
+absl::Status OpenUrgentGroup(CudaContext& gpu, bool stand_in, std::unique_ptr<HoldPool>* holds) {
+  const OrdinarySlice::Call own(gpu.ordinary.slice.get());
+  absl::StatusOr<CUcontext> context = absl::UnknownError("");
+  gpu.graph_gate->Change([&] { context = CreateUrgentContext(gpu, stand_in); });
+  DETSHARE_RETURN_IF_ERROR(context.status());
+  auto group = std::make_unique<CudaGroup>(gpu, *context, /*urgent=*/true);
+  // Without holds, requests of many operations would be slower than without preemption.
+  absl::StatusOr<std::unique_ptr<HoldPool>> pool = HoldPool::Create(*group);
+  if (!pool.ok()) {
+    gpu.Enter();
+    gpu.graph_gate->Change([&] { gpu.api.cuCtxDestroy(*context); });
+    return pool.status();
+  }
+  *holds = *std::move(pool);
+  gpu.set_urgent(std::move(group));
+  return absl::OkStatus();
+}
 
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
                            const DaemonOnGpu& daemon, std::unique_ptr<HoldPool>* holds) {
   KeptProof kept(daemon.proof);
   absl::StatusOr<Preemption> done = SetUp(gpu, primary, daemon, kept, holds);
   if (done.ok()) {
-    kept.Keep(done->latency_ns, "ns");
+    kept.Keep(*done);
     return *std::move(done);
   }
   gpu.ordinary.slice = nullptr;
+  Preemption none;
+  none.reason = std::string(done.status().message());
   // All processes must have the same slices, or those with long ones would get all of the GPU.
-  kept.Keep(0, done.status().message());
+  kept.Keep(none);
+  *holds = nullptr;
   if (gpu.graph_gate != nullptr) {
+    gpu.Enter();
     gpu.graph_gate->Change([&] {
-      if (gpu.urgent != nullptr) gpu.api.cuCtxDestroy(gpu.urgent->context);
+      if (gpu.urgent() != nullptr) gpu.api.cuCtxDestroy(gpu.urgent()->context);
       for (const ChannelGroup& group : primary)
         group.SetTimeSlice(OrdinarySlice::kDefault).IgnoreError();
     });
-    gpu.urgent = nullptr;
-    gpu.api.cuCtxSetCurrent(gpu.ordinary.context);
+    gpu.set_urgent(nullptr);
     gpu.graph_gate = nullptr;
   }
   gpu.claim = GpuClaim();
-  Preemption none;
-  none.reason = std::string(done.status().message());
   return none;
 }
 

@@ -1,4 +1,9 @@
-// Sets up the urgent time-slice group of a GPU, and proves that the hardware honours time slices.
+// Sets up preemption on a GPU, opens its urgent time-slice group, and proves that the hardware honours
+// time slices.
+//
+// The urgent group is a second context, which takes half a gigabyte of the device's memory and as long as the
+// first one. Most engines never have urgent work. So the first process of a daemon on the GPU opens the group
+// for the proof, and the others open it when they have urgent work (Device::OpenUrgent).
 //
 // The ordinary group gets the shortest slice, so that it gives way at once. A short slice costs
 // nothing while no other group has work. The urgent group gets a slice that is longer than its
@@ -38,11 +43,16 @@ struct DaemonOnGpu {
   size_t device = 0;
 };
 
-// Creates a second context, and sets `gpu.urgent`, `gpu.claim`, `gpu.graph_gate`, `gpu.ordinary.slice` and `*holds`, if no
-// other daemon claims the GPU and urgent work then really stops ordinary work. Otherwise leaves the
-// GPU as it was, and the result has the reason. `primary`: the channel groups of the primary
-// context. Takes about 0.3 s. Called before other threads use `gpu`.
+// Sets `gpu.claim`, `gpu.graph_gate` and `gpu.ordinary.slice`, if no other daemon claims the GPU and urgent work
+// really stops ordinary work. Otherwise leaves the GPU as it was, and the result has the reason. `primary`:
+// the channel groups of the primary context. Without the proof of another process, opens the urgent group
+// and takes about 0.3 s. Called before other threads use `gpu`.
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
                            const DaemonOnGpu& daemon, std::unique_ptr<HoldPool>* holds);
+
+// Opens the urgent group of a GPU on which preemption is set up: sets `gpu.urgent()` and `*holds`. With an
+// error nothing has changed: no memory is left, for instance. `stand_in`: as DaemonOnGpu::stand_in_groups.
+// One thread at a time; others may use `gpu`.
+absl::Status OpenUrgentGroup(CudaContext& gpu, bool stand_in, std::unique_ptr<HoldPool>* holds);
 
 }  // namespace detshare::cuda

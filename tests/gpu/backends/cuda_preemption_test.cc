@@ -176,7 +176,7 @@ TEST_CASE("A session that becomes urgent while its stream waits for memory still
     REQUIRE_OK(coroutine->CreateStream(stream, 1, {.non_blocking = true}));
   const auto give = [&](bool urgent) {
     SchedEntity::Assignment assignment;
-    assignment.urgent = urgent;
+    assignment.urgent = assignment.preempts = urgent;
     assignment.idle.partition = assignment.idle.long_partition =
         assignment.idle.yielding_partition = &gpu->whole();
     assignment.contended = assignment.tail = assignment.idle;

@@ -67,11 +67,11 @@ TEST_CASE_METHOD(
   context.ordinary.slice =
       std::make_unique<OrdinarySlice>([&](std::chrono::microseconds) { ++changes; });
   context.ordinary.slice->ShareWith([] { return true; });
-  context.urgent = std::make_unique<CudaGroup>(context, nullptr, /*urgent=*/true);
+  context.set_urgent(std::make_unique<CudaGroup>(context, nullptr, /*urgent=*/true));
   StandInStream stream;
   const auto state =
-      std::make_shared<StreamState>(*context.urgent, reinterpret_cast<CUstream>(&stream));
-  context.urgent->AddStream(state);
+      std::make_shared<StreamState>(*context.urgent(), reinterpret_cast<CUstream>(&stream));
+  context.urgent()->AddStream(state);
   CudaQueue queue(reclaimer, state);
   REQUIRE(queue.Fill(*space, {kBase, 0, 16}).ok());
   Calls calls;

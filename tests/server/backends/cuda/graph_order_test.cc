@@ -146,8 +146,9 @@ TEST_CASE_METHOD(GatedSession, "Holds end before a conditional graph of their gr
   });
   REQUIRE(Launch(0, kConditional).ok());
   CHECK(asked == 0);  // the ordinary group has no holds
-  context.urgent = std::make_unique<CudaGroup>(context, context.ordinary.context, /*urgent=*/true);
-  GraphOrder& urgent = context.urgent->graph_order;
+  context.set_urgent(
+      std::make_unique<CudaGroup>(context, context.ordinary.context, /*urgent=*/true));
+  GraphOrder& urgent = context.urgent()->graph_order;
   urgent.AddConditional();
   std::optional<GraphOrder::Place> place = *urgent.Enter(*space, In(1, kConditional));
   REQUIRE(place->Await() == CUDA_SUCCESS);
