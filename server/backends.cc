@@ -51,8 +51,8 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
     soft.ordinal = i;
     if (options.soft_sms > 0) soft.sm_count = options.soft_sms;
     if (options.soft_memory > 0) soft.total_memory = options.soft_memory;
-    if (!options.shared_directory.empty())
-      soft.memory_file = absl::StrCat(options.shared_directory, "/soft-memory-", i);
+    if (!options.soft_directory.empty())
+      soft.memory_file = absl::StrCat(options.soft_directory, "/soft-memory-", i);
     soft.managed_memory = managed;
     soft.worker_threads = options.soft_threads;
     soft.preemption = options.preemption;
@@ -75,7 +75,8 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   cuda.preemption = options.preemption;
   cuda.stand_in_groups = options.cuda_stand_in_groups;
   cuda.connections = options.cuda_connections;
-  cuda.shared_directory = options.shared_directory;
+  cuda.proof_directory = options.proof_directory;
+  cuda.only_describes = options.only_describes;
   cuda.daemon_number = options.daemon_number;
   cuda.page = options.page;
   cuda.peers = options.peers;

@@ -22,10 +22,13 @@ struct BackendOptions {
   bool preemption = true;
   bool cuda_stand_in_groups = false;                     // as in CudaOptions
   int cuda_connections = CudaOptions::kMostConnections;  // as in CudaOptions
-  std::string shared_directory;                          // likewise
+  std::string proof_directory;                           // likewise
+  bool only_describes = false;                           // likewise
   uint64_t daemon_number = 0;                            // likewise
   EnginePage* page = nullptr;                            // likewise
   const EnginePeers* peers = nullptr;                    // likewise
+  // Where the daemon's processes have the memory of soft devices in common; "": this is the only one.
+  std::string soft_directory;
   int soft_devices = 1;
   int soft_sms = 0;                            // 0: as the default device
   uint64_t soft_memory = 0;                    // bytes; 0: as the default device

@@ -15,6 +15,7 @@
 #include "server/backends.h"
 #include "server/base/errno_text.h"
 #include "server/base/logging.h"
+#include "server/engines/engine_process.h"
 #include "server/engines/spawn.h"
 #include "server/flags.h"
 #include "server/services/device_status.h"
@@ -77,8 +78,12 @@ absl::StatusOr<proto::Status> InquireDevices(std::vector<std::string> command,
 
 int ReplyDevices(const Startup& startup) {
   BackendOptions options = startup.backend;
-  options.preemption = false;  // takes long, and disturbs the engines' proof
   options.managed = {};
+  // The proof is made here, before any engine has work that would disturb it, unless the engines have one.
+  options.only_describes = true;
+  const std::string& runtime_directory = startup.daemon.server.runtime_directory;
+  options.proof_directory = SharedDirectory(runtime_directory);
+  options.daemon_number = NumberOfDaemon(runtime_directory);
   const absl::StatusOr<OpenedBackend> opened = OpenBackend(options);
   if (!opened.ok()) {
     LogErrorLines(opened.status().message());
@@ -89,9 +94,6 @@ int ReplyDevices(const Startup& startup) {
   for (const std::unique_ptr<Device>& device : opened->devices) {
     proto::DeviceStatus* const one = status.add_devices();
     DescribeDevice(*device, one);
-    one->mutable_preemption()->Clear();
-    one->mutable_preemption()->set_mode("none");
-    one->mutable_preemption()->set_reason("no engine has measured it yet");
   }
   const std::string reply = status.SerializeAsString();
   const ssize_t written = write(startup.flags.devices_fd, reply.data(), reply.size());

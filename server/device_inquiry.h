@@ -13,8 +13,8 @@
 namespace detshare {
 
 // Starts such a process with this command line of the daemon, and returns the backend and the
-// devices that it describes. Their preemption is not known; engines measure it. Takes a second, and
-// a minute at most; ends soon once `stop` is true. Any thread may call it.
+// devices that it describes. The first such process of a supervisor proves their preemption, for all engines.
+// Takes a second or two, and a minute at most; ends soon once `stop` is true. Any thread may call it.
 absl::StatusOr<proto::Status> InquireDevices(std::vector<std::string> command,
                                              const std::atomic<bool>& stop);
 

@@ -53,13 +53,6 @@ constexpr milliseconds kAdmissionTimeout(5000), kFilesTimeout(5000), kPeersTimeo
 // files; in this time gRPC sends the message with the reason.
 constexpr milliseconds kMessageTime(50);
 
-// Returns the same number in all engines of a daemon, which have one directory.
-uint64_t NumberOf(const std::string& directory) {
-  struct stat found {};
-  if (stat(directory.c_str(), &found) != 0) return 0;
-  return found.st_dev * 0x9e3779b97f4a7c15 + found.st_ino;  // the golden ratio spreads the devices
-}
-
 // An engine's channels to the supervisor.
 struct EngineChannels {
   std::unique_ptr<EnginePages> pages;           // null: this process serves all programs
@@ -96,16 +89,16 @@ absl::StatusOr<EngineChannels> BecomeEngine(Startup* startup) {
   fcntl(flags.engine_fd, F_SETFD, FD_CLOEXEC);
   Daemon::Options& daemon = startup->daemon;
   daemon.inherited_settings = SettingsFile(daemon.server.runtime_directory);
-  startup->backend.shared_directory =
-      absl::StrCat(EnginesDirectory(daemon.server.runtime_directory), "/", kSharedByEngines);
-  startup->backend.daemon_number = NumberOf(EnginesDirectory(daemon.server.runtime_directory));
+  startup->backend.proof_directory = SharedDirectory(daemon.server.runtime_directory);
+  startup->backend.soft_directory = startup->backend.proof_directory;
+  startup->backend.daemon_number = NumberOfDaemon(daemon.server.runtime_directory);
   UseEngineDirectory(flags.engine_directory, daemon.server.runtime_directory, &daemon);
   if (own_user) {
     // For the code that the driver compiles while this is a spare engine.
     if (flags.engine.empty() && chdir(daemon.server.runtime_directory.c_str()) != 0)
       LogWarning("cannot change to ", daemon.server.runtime_directory, ": ", ErrnoText(errno));
-    // The supervisor has made its directory. Others it may not use.
-    startup->backend.shared_directory = daemon.server.runtime_directory;
+    // The supervisor has made its directory. It may not write in others.
+    startup->backend.soft_directory = daemon.server.runtime_directory;
     daemon.profile_directory.clear();
   } else {
     // No other user may see what is in the directory.

@@ -53,6 +53,14 @@ std::string EnginesDirectory(const std::string& runtime_directory) {
   return absl::StrCat(runtime_directory, "/", kFolder);
 }
 
+std::string SharedDirectory(const std::string& runtime_directory) {
+  return absl::StrCat(EnginesDirectory(runtime_directory), "/", kSharedByEngines);
+}
+uint64_t NumberOfDaemon(const std::string& runtime_directory) {
+  struct stat found {};
+  if (stat(EnginesDirectory(runtime_directory).c_str(), &found) != 0) return 0;
+  return found.st_dev * 0x9e3779b97f4a7c15 + found.st_ino;  // the golden ratio spreads the devices
+}
 std::string EngineDirectory(const std::string& runtime_directory, const std::string& name) {
   return absl::StrCat(EnginesDirectory(runtime_directory), "/", name);
 }

@@ -24,6 +24,10 @@ std::string EnginesDirectory(const std::string& runtime_directory);
 // What the engines of a supervisor know together about their devices: a directory in that of all
 // engines. It lasts as long as one of them.
 inline constexpr char kSharedByEngines[] = "shared~";
+std::string SharedDirectory(const std::string& runtime_directory);
+// The same number in all processes of a daemon, and another one in other daemons of the host; 0 if the
+// directory of all engines is not there.
+uint64_t NumberOfDaemon(const std::string& runtime_directory);
 // An engine's directory of that name: as a path of the host, and as clients reach it from the main
 // socket's directory.
 std::string EngineDirectory(const std::string& runtime_directory, const std::string& name);

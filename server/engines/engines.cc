@@ -276,7 +276,10 @@ void Engines::Adopt() {
     }
     RemoveTree(entry->path().string());
   }
-  mkdir(absl::StrCat(directory, "/", kSharedByEngines).c_str(), 0700);  // may be there
+  // Engines with users of their own read there.
+  const std::string shared = SharedDirectory(options_.runtime_directory);
+  mkdir(shared.c_str(), 0700);  // may be there
+  if (users_.has_value()) chmod(shared.c_str(), 0711);
   SaveList();
 }
 

@@ -30,8 +30,10 @@ struct CudaOptions {
   int connections = kMostConnections;
   static constexpr int kMostConnections = 32,
                        kUsualConnections = 8;  // the most, and the driver's own
-  // A directory of this daemon's processes that use the GPUs; "": this is the only one.
-  std::string shared_directory;
+  // A directory for what this daemon's processes find out about the GPUs; "": this is the only one.
+  std::string proof_directory;
+  // The process runs nothing on the devices: preemption is proved at most, and not set up.
+  bool only_describes = false;
   // The same for all processes of this daemon, and another one in other daemons of the host; 0: this
   // is its only process.
   uint64_t daemon_number = 0;

@@ -46,9 +46,10 @@ DaemonOnGpu DaemonOf(const CudaOptions& options, int ordinal, const DeviceProper
   daemon.number = options.daemon_number;
   daemon.stand_in_groups = options.stand_in_groups;
   daemon.node = DeviceNode(PciAddress(gpu));
-  if (!options.shared_directory.empty()) {
+  daemon.only_proof = options.only_describes;
+  if (!options.proof_directory.empty()) {
     daemon.proof =
-        absl::StrCat(options.shared_directory, "/preemption-",
+        absl::StrCat(options.proof_directory, "/preemption-",
                      absl::BytesToHexString(absl::string_view(
                          reinterpret_cast<const char*>(gpu.uuid.data()), gpu.uuid.size())));
   }
@@ -139,7 +140,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
           ? SetUpPreemption(*self->context_, channel_groups,
                             DaemonOf(options, ordinal, self->properties_), &self->holds_)
           : Preemption::SwitchedOff();
-  if (self->properties_.preemption.available) {
+  if (self->properties_.preemption.available && !options.only_describes) {
     if (self->context_->urgent() != nullptr) self->PublishUrgent();
     self->context_->open_urgent = [device = self.get()] { return device->OpenUrgent(); };
     static const RealClock clock;

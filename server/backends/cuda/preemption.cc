@@ -1,9 +1,5 @@
 #include "server/backends/cuda/preemption.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -17,12 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/fresh_address.h"
 #include "policy/status_macros.h"
+#include "server/backends/cuda/kept_proof.h"
 #include "server/backends/cuda/ordinary_slice.h"
 
 namespace detshare::cuda {
@@ -213,61 +208,6 @@ class Prover {
   std::array<CUstream, 2> streams_{};
 };
 
-// What another process of the daemon found out about the GPU. While the object exists, other
-// processes wait in its constructor.
-class KeptProof {
- public:
-  explicit KeptProof(const std::string& path) {
-    if (path.empty()) return;
-    file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file_ < 0) return;
-    while (flock(file_, LOCK_EX) != 0 && errno == EINTR) {
-    }
-    char text[kMaxText];
-    const ssize_t size = pread(file_, text, sizeof(text), 0);
-    if (size <= 0) return;
-    const absl::string_view all(text, static_cast<size_t>(size));
-    const size_t space = all.find(' ');
-    const size_t end = space == absl::string_view::npos ? space : all.find(' ', space + 1);
-    if (end == absl::string_view::npos || !absl::SimpleAtoi(all.substr(0, space), &latency_ns_) ||
-        !absl::SimpleAtoi(all.substr(space + 1, end - space - 1), &memory_bytes_))
-      return;
-    reason_ = std::string(all.substr(end + 1));
-    known_ = true;
-  }
-  ~KeptProof() {
-    if (file_ >= 0) close(file_);
-  }
-  KeptProof(const KeptProof&) = delete;
-  KeptProof& operator=(const KeptProof&) = delete;
-
-  bool known() const { return known_; }
-  // In nanoseconds; 0: urgent work does not preempt, for reason().
-  int64_t latency() const { return latency_ns_; }
-  // As Preemption::memory_bytes.
-  uint64_t memory() const { return memory_bytes_; }
-  const std::string& reason() const { return reason_; }
-  // The next result replaces the one before.
-  void Forget() { known_ = false; }
-  void Keep(const Preemption& result) {
-    if (file_ < 0 || known_) return;
-    const std::string text =
-        absl::StrCat(result.latency_ns, " ", result.memory_bytes, " ",
-                     absl::string_view(result.reason).substr(0, kMaxText - 64));
-    if (pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-        [[maybe_unused]]
-      const int ignored = ftruncate(file_, 0);
-  }
-
- private:
-  static constexpr size_t kMaxText = 1024;
-  int file_ = -1;
-  bool known_ = false;
-  int64_t latency_ns_ = 0;
-  uint64_t memory_bytes_ = 0;
-  std::string reason_;
-};
-
 absl::Status MakeGate(CudaContext& gpu, const DaemonOnGpu& daemon) {
   SliceWords* words = daemon.slice_words;
   if (words == nullptr) {
@@ -285,7 +225,8 @@ absl::Status MakeGate(CudaContext& gpu, const DaemonOnGpu& daemon) {
 absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
                                  const DaemonOnGpu& daemon, KeptProof& kept,
                                  std::unique_ptr<HoldPool>* holds) {
-  if (kept.known() && kept.latency() <= 0) return absl::UnavailableError(kept.reason());
+  if (kept.known().has_value() && !kept.known()->available)
+    return absl::UnavailableError(kept.known()->reason);
   if (primary.size() != 1)
     return absl::UnavailableError(
         absl::StrCat("the primary context has ", primary.size(), " known compute groups, not one"));
@@ -301,9 +242,8 @@ absl::StatusOr<Preemption> SetUp(CudaContext& gpu, const std::vector<ChannelGrou
   preemption.available = true;
   if (daemon.stand_in_groups) {
     preemption.latency_ns = 1;
-  } else if (kept.known()) {
-    preemption.latency_ns = kept.latency();
-    preemption.memory_bytes = kept.memory();
+  } else if (kept.known().has_value()) {
+    preemption = *kept.known();
   } else {
     size_t free_before = 0, free_after = 0, total = 0;
     gpu.Enter();
@@ -377,6 +317,7 @@ absl::Status OpenUrgentGroup(CudaContext& gpu, bool stand_in, std::unique_ptr<Ho
 Preemption SetUpPreemption(CudaContext& gpu, const std::vector<ChannelGroup>& primary,
                            const DaemonOnGpu& daemon, std::unique_ptr<HoldPool>* holds) {
   KeptProof kept(daemon.proof);
+  if (daemon.only_proof && kept.known().has_value()) return *kept.known();
   absl::StatusOr<Preemption> done = SetUp(gpu, primary, daemon, kept, holds);
   if (done.ok()) {
     kept.Keep(*done);

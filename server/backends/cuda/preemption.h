@@ -32,10 +32,10 @@ struct DaemonOnGpu {
   uint64_t number = 0;           // as CudaOptions::daemon_number
   std::string node;              // the GPU's device file; "": unknown
   bool stand_in_groups = false;  // as in CudaOptions
-  // A file for the result of the proof; "": this is the only process. The first process keeps its
-  // result there, and the others take it, because work of other processes disturbs the proof. They
-  // wait for each other.
+  // A file for the result of the proof (kept_proof.h); "": this is the only process.
   std::string proof;
+  // Preemption is not set up: the result says what the proof found, which is made if there is none.
+  bool only_proof = false;
   // This process's words for the GPU, and the other processes, which have the GPU under the number
   // `device`; null: this is the only one.
   SliceWords* slice_words = nullptr;
