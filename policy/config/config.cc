@@ -95,7 +95,8 @@ constexpr ConfigSetting kSettings[] = {
      .live = true,
      .help =
          "With isolation other than none: engines that have opened the GPUs already, so that the "
-         "first programs of so many tenants need not wait for theirs. Each takes 1 GiB of each "
+         "first programs of so many tenants need not wait for theirs. Each takes half a GiB of "
+         "each "
          "GPU's memory until programs need it; with swap_memory = 0 always"},
     {.section = "daemon",
      .key = "profile_dir",
