@@ -76,7 +76,7 @@ absl::StatusOr<proto::Status> InquireDevices(std::vector<std::string> command,
   return status;
 }
 
-int ReplyDevices(const Startup& startup) {
+void ReplyDevices(const Startup& startup) {
   BackendOptions options = startup.backend;
   options.managed = {};
   // The proof is made here, before any engine has work that would disturb it, unless the engines have one.
@@ -87,7 +87,7 @@ int ReplyDevices(const Startup& startup) {
   const absl::StatusOr<OpenedBackend> opened = OpenBackend(options);
   if (!opened.ok()) {
     LogErrorLines(opened.status().message());
-    return 1;
+    _exit(1);
   }
   proto::Status status;
   status.set_backend(opened->name);
@@ -97,7 +97,9 @@ int ReplyDevices(const Startup& startup) {
   }
   const std::string reply = status.SerializeAsString();
   const ssize_t written = write(startup.flags.devices_fd, reply.data(), reply.size());
-  return written == static_cast<ssize_t>(reply.size()) ? 0 : 1;
+  // The end of the process does nothing to engines. The driver's calls that destroy a context may end contexts
+  // with conditional graphs (server/backends/cuda/graph_gate.h).
+  _exit(written == static_cast<ssize_t>(reply.size()) ? 0 : 1);
 }
 
 }  // namespace detshare

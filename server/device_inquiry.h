@@ -18,7 +18,7 @@ namespace detshare {
 absl::StatusOr<proto::Status> InquireDevices(std::vector<std::string> command,
                                              const std::atomic<bool>& stop);
 
-// What the process does: describes the devices to flags.devices_fd. Returns its exit code.
-int ReplyDevices(const Startup& startup);
+// What the process does: describes the devices to flags.devices_fd, and ends.
+[[noreturn]] void ReplyDevices(const Startup& startup);
 
 }  // namespace detshare

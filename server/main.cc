@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     detshare::LogErrorLines(startup.status().message());
     return 1;
   }
-  if (flags.devices_fd >= 0) return detshare::ReplyDevices(*startup);
+  if (flags.devices_fd >= 0) detshare::ReplyDevices(*startup);
   const bool isolates =
       detshare::ParseIsolation(startup->config.isolation) != detshare::Isolation::kNone;
   // The supervisor starts engines with --engine-fd.

@@ -232,8 +232,10 @@ class Supervisor final : public EndpointHost {
   Errands errands_;                       // outlives everything that posts some
   bool restoring_ = true;                 // endpoints of an earlier supervisor are opened again
   bool lacks_configuration_ = false;      // engines do not have that of startup_
-  bool has_gpus_ = false;                 // as far as known: no software GPUs
-  RetryTimer write_timer_;                // runs while something is unwritten
+  // Whether the devices are GPUs, and not software GPUs. Nothing: they are not described yet, and their
+  // preemption is being proved, which spare engines would disturb.
+  std::optional<bool> has_gpus_;
+  RetryTimer write_timer_;  // runs while something is unwritten
   Identity identity_;
   PeerTable peers_;
   Owners owners_;  // of endpoints_
@@ -648,7 +650,10 @@ absl::StatusOr<ReloadReport> Supervisor::Apply() {
 
 void Supervisor::KeepSpares() {
   const int64_t wanted = applied_.spare_engines;
-  engines_->KeepSpares(wanted >= 0 ? static_cast<size_t>(wanted) : has_gpus_ ? 1 : 0);
+  engines_->KeepSpares(!has_gpus_.has_value() ? 0
+                       : wanted >= 0          ? static_cast<size_t>(wanted)
+                       : *has_gpus_           ? 1
+                                              : 0);
 }
 
 void Supervisor::LimitSessions() {

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,8 @@ namespace detshare::cuda {
 namespace {
 
 constexpr size_t kMaxText = 1024;
+constexpr std::chrono::milliseconds kLookPeriod(10);
+constexpr int kLooks = 500;
 
 // "LATENCY_NS MEMORY_BYTES REASON"; the latency is 0 if urgent work does not preempt, for the reason.
 std::optional<Preemption> Parse(absl::string_view text) {
@@ -37,7 +41,16 @@ std::optional<Preemption> Parse(absl::string_view text) {
 KeptProof::KeptProof(std::string path) : path_(std::move(path)) {
   if (path_.empty()) return;
   Read();
-  if (!known_.has_value() && Lock()) Read();
+  if (known_.has_value()) return;
+  if (Lock()) {
+    Read();
+  } else if (errno == EACCES) {
+    // Another process of the daemon makes the proof when the daemon starts.
+    for (int i = 0; i < kLooks && !known_.has_value(); ++i) {
+      std::this_thread::sleep_for(kLookPeriod);
+      Read();
+    }
+  }
 }
 
 KeptProof::~KeptProof() {

@@ -3,7 +3,7 @@
 //
 // The result is a file, which is replaced as a whole, so a reader needs no lock. A process that makes the proof
 // holds the lock of a second file meanwhile, and others that need a result wait for it. A process of a user who
-// cannot take that lock reads a result, and keeps none.
+// cannot take that lock waits for a result for 5 s, and keeps none.
 #pragma once
 
 #include <optional>
