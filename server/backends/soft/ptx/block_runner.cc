@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "server/backends/soft/ptx/control_ops.h"
+#include "server/backends/soft/ptx/native_code.h"
 #include "server/backends/soft/ptx/warp.h"
 
 namespace detshare::soft::ptx {
@@ -237,8 +238,11 @@ uint64_t BlockRunner::Impl::RunTurn(Block& block, Warp& warp, bool* polled) {
     c.range_writable = unit.ranges[0].writable;
   }
   auto& counts = unit.counters.instructions;
+  const bool native = launch->config.native_code;
   while (c.budget > 0) {
-    const Instr& in = *c.pc++;
+    const Instr& in = *c.pc;
+    if (native && in.segment != 0 && c.frame->function->native->Run(c, in.segment)) continue;
+    ++c.pc;
     --c.budget;
     uint32_t mask = c.mask;
     ++counts[in.cost_class()];

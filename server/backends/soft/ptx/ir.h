@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "server/backends/soft/ptx/module_info.h"
 
 namespace detshare::soft::ptx {
+
+class NativeCode;
 
 // A constant of a function's pool.
 struct ConstEntry {
@@ -88,6 +91,7 @@ struct FunctionCode {
   uint32_t shared_align = 16;                 // of the own static shared variables
   uint32_t dynamic_shared_align = 16;         // of the dynamic shared memory that it names
   uint32_t register_pressure = 0;             // in 32-bit registers
+  std::shared_ptr<NativeCode> native;         // of `code`
 };
 
 struct GlobalReloc {

@@ -22,6 +22,7 @@ struct LaunchConfig {
   uint32_t sm_count = 132;  // %nsmid
   uint64_t grid_id = 0;     // %gridid
   bool cooperative = false;
+  bool native_code = true;  // false: only the handlers execute instructions
   // For cooperative launches: the memory that grid.sync() uses. It has at least 16 bytes, is
   // zeroed, writable, aligned to 8 and the same for all blocks. The kernel may access [address,
   // address + bytes) in addition to the memory that the MemoryGuard allows.

@@ -9,6 +9,7 @@
 #include "server/backends/soft/ptx/code_layout.h"
 #include "server/backends/soft/ptx/device_runtime.h"
 #include "server/backends/soft/ptx/lower.h"
+#include "server/backends/soft/ptx/native_code.h"
 #include "server/backends/soft/ptx/parser.h"
 
 namespace detshare::soft::ptx {
@@ -238,6 +239,7 @@ class Linker {
       if (absl::Status status = LowerFunction(tables_[m], &low); !status.ok()) return status;
       if (absl::Status status = LayoutCode(&low); !status.ok()) return status;
       branch_target_count = low.branch_target_count;
+      code.native = std::make_shared<NativeCode>(&code);
       RemoveDuplicates(&code.callees);
       for (const ConstEntry& entry : code.consts) {
         if (entry.kind == ConstEntry::Kind::kFunction) address_taken_.push_back(entry.index);

@@ -1,0 +1,398 @@
+// Loads and stores of full warps.
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+#include "server/backends/soft/ptx/memory_access.h"
+#include "server/backends/soft/ptx/native_emitter.h"
+
+namespace detshare::soft::ptx {
+
+using namespace asmjit::x86;
+
+namespace {
+
+constexpr int64_t kMaxOffset = 1 << 28;
+
+Mem ContextField(size_t offset, uint32_t size) {
+  Mem m = ptr(rbx, static_cast<int32_t>(offset));
+  m.setSize(size);
+  return m;
+}
+#define DETSHARE_CONTEXT(field) ContextField(offsetof(Context, field), sizeof(Context::field))
+
+Mem FirstWord(uint32_t slot) { return qword_ptr(rsp, static_cast<int32_t>(16 * slot)); }
+Mem KindWord(uint32_t slot) { return dword_ptr(rsp, static_cast<int32_t>(16 * slot + 8)); }
+
+uint64_t FindWholeRange(Context* c, uint64_t begin, uint64_t end, uint64_t write) {
+  return FindRange(*c, begin, end - begin, write != 0);
+}
+
+bool IsGlobalSpace(Space space) { return space == Space::kGlobal || space == Space::kGeneric; }
+
+}  // namespace
+
+bool NativeEmitter::Defines(const Instr& in, int32_t operand) const {
+  if (in.d == operand || in.d2 == operand) return true;
+  // Some of the extra operands may be destinations.
+  for (uint32_t k = 0; k < in.count; ++k) {
+    if (function_.extras[in.extra + k] == operand) return true;
+  }
+  return false;
+}
+
+void NativeEmitter::ForgetAddress(int32_t operand) {
+  for (size_t k = addresses_.size(); k-- > 0;) {
+    if (addresses_[k].operand != operand) continue;
+    free_slots_ |= 1u << addresses_[k].slot;
+    addresses_.erase(addresses_.begin() + static_cast<long>(k));
+  }
+}
+
+const NativeEmitter::KnownAddress* NativeEmitter::FindAddress(uint32_t i, const Meaning& m,
+                                                              uint32_t step) {
+  const Instr& in = function_.code[i];
+  for (const KnownAddress& k : addresses_) {
+    if (k.operand == in.a && k.step == step && k.space == m.memory.space &&
+        k.wide == m.memory.address64 && k.last_use >= i)
+      return &k;
+  }
+  return LearnAddress(i, m, step);
+}
+
+// Jumps to `other` unless the lanes have one address, or consecutive ones. Otherwise sets ecx to the
+// AddressKind, and rax to the first address.
+void NativeEmitter::EmitPattern(const Parts& address, uint32_t step, bool wide, Label other) {
+  const uint32_t log = static_cast<uint32_t>(std::countr_zero(step));
+  const Label found = a_.newLabel();
+  const auto differ = [&](bool row) {
+    for (uint32_t p = 0; p < address.count; ++p) {
+      if (row) {
+        const size_t table =
+            wide ? offsetof(NativeConstants, steps64) : offsetof(NativeConstants, steps32);
+        const size_t lanes = kLanes / address.count * p;
+        const size_t at = table + (log * kLanes + lanes) * (wide ? 8 : 4);
+        const Mem steps = zmmword_ptr(r14, static_cast<int32_t>(at));
+        wide ? a_.vpaddq(zmm29, zmm28, steps) : a_.vpaddd(zmm29, zmm28, steps);
+      }
+      const KReg to = p == 0 ? k6 : k7;
+      const Zmm& with = row ? zmm29 : zmm28;
+      wide ? a_.vpcmpuq(to, address[p], with, 4) : a_.vpcmpud(to, address[p], with, 4);
+      if (p != 0) a_.korw(k6, k6, k7);
+    }
+    a_.kortestw(k6, k6);
+  };
+  if (wide) {
+    a_.vmovq(rax, address[0].xmm());
+    a_.vpbroadcastq(zmm28, address[0].xmm());
+  } else {
+    a_.vmovd(eax, address[0].xmm());
+    a_.vpbroadcastd(zmm28, address[0].xmm());
+  }
+  a_.mov(ecx, kOneAddress);
+  differ(false);
+  a_.jz(found);
+  a_.xor_(ecx, ecx);
+  differ(true);
+  a_.jnz(other);
+  a_.bind(found);
+}
+
+// rax: the first address, rdx: the distance of the last; sets rax to the host pointer.
+void NativeEmitter::EmitCheckShared(const KnownAddress& known, int64_t low, int64_t end,
+                                    Label other) {
+  if (known.wide) {
+    a_.mov(rsi, rax);
+    a_.shr(rsi, 32);
+    a_.jnz(other);
+  }
+  if (low < 0) {
+    a_.cmp(rax, -low);
+    a_.jb(other);
+  }
+  a_.lea(rdx, ptr(rax, rdx, 0, static_cast<int32_t>(end)));
+  a_.mov(esi, DETSHARE_CONTEXT(shared_bytes));
+  a_.cmp(rdx, rsi);
+  a_.ja(other);
+  a_.add(rax, DETSHARE_CONTEXT(shared));
+}
+
+void NativeEmitter::EmitCheckGlobal(const KnownAddress& known, int64_t low, int64_t end, bool write,
+                                    Label other) {
+  const Label miss = a_.newLabel(), fits = a_.newLabel();
+  // Far below the windows, so sums do not wrap around.
+  a_.mov(rsi, rax);
+  a_.shr(rsi, 47);
+  a_.jnz(other);
+  if (low < 0) {
+    a_.cmp(rax, -low);
+    a_.jb(other);
+  }
+  a_.lea(rsi, ptr(rax, static_cast<int32_t>(low)));
+  a_.lea(rdx, ptr(rax, rdx, 0, static_cast<int32_t>(end)));
+  a_.cmp(rsi, DETSHARE_CONTEXT(range_begin));
+  a_.jb(miss);
+  a_.cmp(rdx, DETSHARE_CONTEXT(range_end));
+  a_.ja(miss);
+  if (write) {
+    a_.cmp(DETSHARE_CONTEXT(range_writable), 0);
+    a_.je(miss);
+  }
+  a_.bind(fits);
+  cold_.push_back([this, miss, fits, other, write, cached = cache_, slot = known.slot] {
+    a_.bind(miss);
+    a_.mov(FirstWord(slot), rax);
+    a_.mov(KindWord(slot), ecx);
+    StoreCold(cached);
+    a_.mov(rdi, rbx);
+    a_.mov(ecx, write ? 1 : 0);
+    a_.vzeroupper();
+    a_.mov(rax, asmjit::imm(reinterpret_cast<uint64_t>(&FindWholeRange)));
+    a_.call(rax);
+    if (some_lanes_) LoadMasks();
+    LoadCold(cached);
+    a_.test(eax, eax);
+    a_.mov(rax, FirstWord(slot));
+    a_.mov(ecx, KindWord(slot));
+    a_.jz(other);
+    a_.jmp(fits);
+  });
+}
+
+// Finds the pattern of an address register, and checks all accesses of the chain at once.
+const NativeEmitter::KnownAddress* NativeEmitter::LearnAddress(uint32_t i, const Meaning& m,
+                                                               uint32_t step) {
+  const Instr& in = function_.code[i];
+  if (free_slots_ == 0) return nullptr;
+  KnownAddress known{in.a, step, m.memory.space, m.memory.address64, i, 0};
+  int64_t low = in.imm, high = in.imm;
+  bool write = false;
+  for (uint32_t j = i; j < chain_end_; ++j) {
+    const Instr& use = function_.code[j];
+    const Meaning* meaning = MeaningOf(use.fn);
+    if (meaning != nullptr && use.guard < 0 && use.a == in.a &&
+        (meaning->kind == Meaning::Kind::kLoad || meaning->kind == Meaning::Kind::kStore) &&
+        meaning->memory.space == known.space && meaning->memory.address64 == known.wide &&
+        SizeOf(meaning->type) * meaning->memory.vector == step && use.imm % step == 0 &&
+        std::abs(use.imm) < kMaxOffset) {
+      low = std::min(low, use.imm);
+      high = std::max(high, use.imm);
+      write = write || meaning->kind == Meaning::Kind::kStore;
+      known.last_use = j;
+    }
+    if (Defines(use, in.a)) break;
+  }
+  known.slot = static_cast<uint32_t>(__builtin_ctz(free_slots_));
+  free_slots_ &= free_slots_ - 1;
+  const Parts address = Source(in.a, known.wide ? 4 : 2);
+  const Label other = a_.newLabel(), done = a_.newLabel();
+  EmitPattern(address, step, known.wide, other);
+  // rdx: the distance from the first address to the last.
+  a_.lea(edx, ptr(rcx, -1));
+  a_.and_(edx, (kLanes - 1) * step);
+  if (step > 1) {
+    a_.test(al, step - 1);
+    a_.jnz(other);
+  }
+  if (IsGlobalSpace(known.space)) {
+    EmitCheckGlobal(known, low, high + step, write, other);
+  } else {
+    EmitCheckShared(known, low, high + step, other);
+  }
+  a_.mov(FirstWord(known.slot), rax);
+  a_.mov(KindWord(known.slot), ecx);
+  a_.bind(done);
+  cold_.push_back([this, other, done, slot = known.slot] {
+    a_.bind(other);
+    a_.mov(KindWord(slot), kUnknown);
+    a_.jmp(done);
+  });
+  addresses_.push_back(known);
+  return &addresses_.back();
+}
+
+// A row is 32 accesses without gaps.
+void NativeEmitter::LoadRow(const std::vector<Parts>& to, const Meaning& m, Mem from) {
+  const auto at = [&](int32_t bytes) {
+    Mem place = from;
+    place.addOffset(bytes);
+    return place;
+  };
+  if (to.size() == 2 && SizeOf(m.type) == 4) {
+    for (int32_t p = 0; p < 2; ++p) {
+      a_.vmovdqu32(zmm28, at(128 * p));
+      a_.vmovdqu32(zmm29, at(128 * p + 64));
+      for (uint32_t k = 0; k < 2; ++k) {
+        a_.vmovdqa32(to[k][static_cast<uint32_t>(p)],
+                     zmmword_ptr(r14, static_cast<int32_t>(offsetof(NativeConstants, deal2) +
+                                                           sizeof(NativeConstants::deal2[0]) * k)));
+        a_.vpermi2d(to[k][static_cast<uint32_t>(p)], zmm28, zmm29);
+      }
+    }
+    return;
+  }
+  for (uint32_t p = 0; p < to[0].count; ++p) {
+    const Zmm& z = to[0][p];
+    const int32_t part = static_cast<int32_t>(p);
+    switch (m.type) {
+      case Type::kU8:
+        a_.vpmovzxbd(z, at(16 * part));
+        break;
+      case Type::kS8:
+        a_.vpmovsxbd(z, at(16 * part));
+        break;
+      case Type::kU16:
+        a_.vpmovzxwd(z, at(32 * part));
+        break;
+      case Type::kS16:
+        a_.vpmovsxwd(z, at(32 * part));
+        break;
+      default:
+        a_.vmovdqu32(z, at(64 * part));
+    }
+  }
+}
+
+void NativeEmitter::LoadOne(const std::vector<Parts>& to, const Meaning& m, Mem from) {
+  for (size_t k = 0; k < to.size(); ++k) {
+    Mem place = from;
+    place.addOffset(static_cast<int64_t>(k * SizeOf(m.type)));
+    const Parts& d = to[k];
+    switch (m.type) {
+      case Type::kU8:
+        a_.movzx(edx, place.cloneResized(1));
+        a_.vpbroadcastd(d[0], edx);
+        break;
+      case Type::kS8:
+        a_.movsx(edx, place.cloneResized(1));
+        a_.vpbroadcastd(d[0], edx);
+        break;
+      case Type::kU16:
+        a_.movzx(edx, place.cloneResized(2));
+        a_.vpbroadcastd(d[0], edx);
+        break;
+      case Type::kS16:
+        a_.movsx(edx, place.cloneResized(2));
+        a_.vpbroadcastd(d[0], edx);
+        break;
+      case Type::kB64:
+        a_.vpbroadcastq(d[0], place);
+        break;
+      default:
+        a_.vpbroadcastd(d[0], place);
+    }
+    for (uint32_t p = 1; p < d.count; ++p) a_.vmovdqa64(d[p], d[0]);
+  }
+}
+
+void NativeEmitter::StoreRow(const Parts& from, const Meaning& m, Mem to) {
+  for (uint32_t p = 0; p < from.count; ++p) {
+    Mem place = to;
+    switch (SizeOf(m.type)) {
+      case 1:
+        place.addOffset(16 * p);
+        a_.vpmovdb(place, from[p]);
+        break;
+      case 2:
+        place.addOffset(32 * p);
+        a_.vpmovdw(place, from[p]);
+        break;
+      default:
+        place.addOffset(64 * p);
+        a_.vmovdqu32(place, from[p]);
+    }
+  }
+}
+
+// rax: the host pointer of lane 0.
+void NativeEmitter::CountGlobal(const Instr& in, uint32_t step, bool write, bool row) {
+  const size_t bytes = write ? offsetof(CostCounters, global_bytes_written)
+                             : offsetof(CostCounters, global_bytes_read);
+  a_.add(qword_ptr(rbp, static_cast<int32_t>(bytes)), kLanes * step);
+  const Mem sectors = qword_ptr(rbp, static_cast<int32_t>(offsetof(CostCounters, global_sectors)));
+  if (!row) {
+    a_.add(sectors, 1);
+    return;
+  }
+  // An access is aligned and not larger than a sector, so there are not more sectors than lanes.
+  a_.lea(edx, ptr(rax, static_cast<int32_t>(in.imm)));
+  a_.and_(edx, 31);
+  a_.add(edx, (kLanes - 1) * step + 32);
+  a_.shr(edx, 5);
+  a_.add(sectors, rdx);
+}
+
+bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
+  const Instr& in = function_.code[i];
+  const bool store = m.kind == Meaning::Kind::kStore;
+  const uint32_t step = SizeOf(m.type) * m.memory.vector;
+  const bool wide_lanes = m.type == Type::kB64;
+  const bool rows = m.memory.vector == 1 || (m.memory.vector == 2 && !wide_lanes);
+  if (in.aux != 0 || step > 16 || in.imm % step != 0 || std::abs(in.imm) >= kMaxOffset)
+    return false;
+  if (IsGlobalSpace(m.memory.space) && !m.memory.address64) return false;
+  const uint32_t parts = wide_lanes ? 4 : 2;
+  const KnownAddress* found = FindAddress(i, m, step);
+  if (found == nullptr) return false;
+  const KnownAddress known = *found;
+  const Parts value = store ? Source(in.b, parts) : Parts{};
+  const std::vector<Cached> old = cache_;
+  std::vector<Parts> to;
+  if (!store) {
+    for (uint32_t k = 0; k < m.memory.vector; ++k)
+      to.push_back(Destination(
+          m.memory.vector == 1 ? in.d : function_.extras[in.extra + k], parts));
+  }
+  const Label slow = a_.newLabel(), one = a_.newLabel(), done = a_.newLabel();
+  const bool global = IsGlobalSpace(m.memory.space);
+  const Mem place = ptr(rax, static_cast<int32_t>(in.imm));
+  a_.mov(rax, FirstWord(known.slot));
+  a_.cmp(KindWord(known.slot), kOneAddress);
+  if (store) {
+    a_.jae(slow);
+    StoreRow(value, m, place);
+    if (global) CountGlobal(in, step, true, true);
+  } else {
+    a_.ja(slow);
+    if (rows) {
+      a_.je(one);
+      LoadRow(to, m, place);
+      if (global) {
+        CountGlobal(in, step, false, true);
+        // The next warp mostly loads what follows.
+        for (uint32_t at = kLanes * step; at < 2 * kLanes * step; at += 64)
+          a_.prefetcht0(byte_ptr(rax, static_cast<int32_t>(in.imm + at)));
+      }
+      a_.jmp(done);
+    } else {
+      a_.jb(slow);
+    }
+    a_.bind(one);
+    LoadOne(to, m, place);
+    if (global) CountGlobal(in, step, false, false);
+    a_.bind(done);
+  }
+  std::vector<Cached> before;
+  for (const Cached& c : old) {
+    if (Find(c.operand) != nullptr) before.push_back(c);
+  }
+  HandleInstead(i, slow, std::move(before));
+  return true;
+}
+
+void NativeEmitter::EmitKernelParam(const Instr& in, const Meaning& m) {
+  const bool wide = m.type == Type::kB64;
+  const uint32_t count = wide ? 4 : 2;
+  const Parts d = Destination(in.d, count);
+  a_.mov(rax, DETSHARE_CONTEXT(kernel_params));
+  const Mem place = ptr(rax, static_cast<int32_t>(in.imm));
+  for (uint32_t p = 0; p < count; ++p) {
+    if (wide) {
+      Masked(p, count).vpbroadcastq(d[p], place);
+    } else {
+      Masked(p, count).vpbroadcastd(d[p], place);
+    }
+  }
+}
+
+}  // namespace detshare::soft::ptx
