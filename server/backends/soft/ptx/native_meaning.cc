@@ -74,7 +74,7 @@ void AddMemory(Table* table) {
   for (const Space space : {Space::kGlobal, Space::kGeneric, Space::kShared}) {
     for (const bool address64 : {false, true}) {
       for (const Type type : {kU8, kS8, kU16, kS16, kB32, kB64}) {
-        for (const uint32_t vector : {1u, 2u, 4u}) {
+        for (const uint32_t vector : {1u, 2u}) {
           if (vector != 1 && SizeOf(type) < 4) continue;
           Meaning meaning;
           meaning.type = type;

@@ -28,6 +28,9 @@ uint64_t FindWholeRange(Context* c, uint64_t begin, uint64_t end, uint64_t write
   return FindRange(*c, begin, end - begin, write != 0);
 }
 
+// The registers of each lane.
+uint32_t VectorOf(const Instr& in, const Meaning& m) { return m.memory.vector == 1 ? 1 : in.count; }
+
 bool IsGlobalSpace(Space space) { return space == Space::kGlobal || space == Space::kGeneric; }
 
 }  // namespace
@@ -173,7 +176,7 @@ const NativeEmitter::KnownAddress* NativeEmitter::LearnAddress(uint32_t i, const
     if (meaning != nullptr && use.guard < 0 && use.a == in.a &&
         (meaning->kind == Meaning::Kind::kLoad || meaning->kind == Meaning::Kind::kStore) &&
         meaning->memory.space == known.space && meaning->memory.address64 == known.wide &&
-        SizeOf(meaning->type) * meaning->memory.vector == step && use.imm % step == 0 &&
+        SizeOf(meaning->type) * VectorOf(use, *meaning) == step && use.imm % step == 0 &&
         std::abs(use.imm) < kMaxOffset) {
       low = std::min(low, use.imm);
       high = std::max(high, use.imm);
@@ -325,9 +328,9 @@ void NativeEmitter::CountGlobal(const Instr& in, uint32_t step, bool write, bool
 bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
   const Instr& in = function_.code[i];
   const bool store = m.kind == Meaning::Kind::kStore;
-  const uint32_t step = SizeOf(m.type) * m.memory.vector;
+  const uint32_t vector = VectorOf(in, m), step = SizeOf(m.type) * vector;
   const bool wide_lanes = m.type == Type::kB64;
-  const bool rows = m.memory.vector == 1 || (m.memory.vector == 2 && !wide_lanes);
+  const bool rows = vector == 1 || (vector == 2 && !wide_lanes);
   if (in.aux != 0 || step > 16 || in.imm % step != 0 || std::abs(in.imm) >= kMaxOffset)
     return false;
   if (IsGlobalSpace(m.memory.space) && !m.memory.address64) return false;
@@ -339,9 +342,9 @@ bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
   const std::vector<Cached> old = cache_;
   std::vector<Parts> to;
   if (!store) {
-    for (uint32_t k = 0; k < m.memory.vector; ++k)
+    for (uint32_t k = 0; k < vector; ++k)
       to.push_back(Destination(
-          m.memory.vector == 1 ? in.d : function_.extras[in.extra + k], parts));
+          vector == 1 ? in.d : function_.extras[in.extra + k], parts));
   }
   const Label slow = a_.newLabel(), one = a_.newLabel(), done = a_.newLabel();
   const bool global = IsGlobalSpace(m.memory.space);
