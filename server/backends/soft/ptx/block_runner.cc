@@ -238,10 +238,13 @@ uint64_t BlockRunner::Impl::RunTurn(Block& block, Warp& warp, bool* polled) {
     c.range_writable = unit.ranges[0].writable;
   }
   auto& counts = unit.counters.instructions;
-  const bool native = launch->config.native_code;
+  const NativeUse native = launch->config.native;
   while (c.budget > 0) {
     const Instr& in = *c.pc;
-    if (native && in.segment != 0 && c.frame->function->native->Run(c, in.segment)) continue;
+    if (in.segment != 0 && native != NativeUse::kNever &&
+        c.frame->function->native->Run(c, in.segment, native == NativeUse::kAtOnce)) {
+      continue;
+    }
     ++c.pc;
     --c.budget;
     uint32_t mask = c.mask;

@@ -11,6 +11,13 @@ namespace detshare::soft::ptx {
 
 class ImageTable;
 
+// When a function's instructions become machine code (native_code.h). The results do not depend on it.
+enum class NativeUse : uint8_t {
+  kNever,   // in this launch
+  kWarm,    // when it has run a few times
+  kAtOnce,  // when it first runs
+};
+
 struct LaunchConfig {
   std::array<uint32_t, 3> grid{1, 1, 1};
   std::array<uint32_t, 3> block{1, 1, 1};
@@ -22,7 +29,7 @@ struct LaunchConfig {
   uint32_t sm_count = 132;  // %nsmid
   uint64_t grid_id = 0;     // %gridid
   bool cooperative = false;
-  bool native_code = true;  // false: only the handlers execute instructions
+  NativeUse native = NativeUse::kWarm;
   // For cooperative launches: the memory that grid.sync() uses. It has at least 16 bytes, is
   // zeroed, writable, aligned to 8 and the same for all blocks. The kernel may access [address,
   // address + bytes) in addition to the memory that the MemoryGuard allows.

@@ -110,11 +110,15 @@ NativeCode::~NativeCode() {
   }
 }
 
-const void* NativeCode::Warm(uint32_t segment) {
+const void* NativeCode::Warm(uint32_t segment, bool at_once) {
   Region& region = regions_[segment / kRegionSegments];
-  if (region.runs.load(std::memory_order_relaxed) > kWarmRuns) return nullptr;
+  uint32_t runs = region.runs.load(std::memory_order_relaxed);
   // The thread that counts the last run makes the code. The others do not wait for it.
-  if (region.runs.fetch_add(1, std::memory_order_relaxed) != kWarmRuns) return nullptr;
+  do {
+    if (runs > kWarmRuns) return nullptr;
+  } while (!region.runs.compare_exchange_weak(runs, at_once ? kWarmRuns + 1 : runs + 1,
+                                              std::memory_order_relaxed));
+  if (!at_once && runs != kWarmRuns) return nullptr;
   Make(&region);
   return entries_[segment].code.load(std::memory_order_relaxed);
 }

@@ -45,11 +45,11 @@ class NativeCode {
 
   // Runs from segment number `segment`, where c.pc stands, as far as there is native code. Returns
   // false, with nothing done, when the turn is too short, or when there is no code yet.
-  bool Run(Context& c, uint32_t segment) {
+  bool Run(Context& c, uint32_t segment, bool at_once) {
     const Entry& entry = entries_[segment - 1];
     // Whoever makes the code publishes it, and the segment's length with it, to the runners.
     const void* code = entry.code.load(std::memory_order_acquire);
-    if (code == nullptr) code = Warm(segment - 1);
+    if (code == nullptr) code = Warm(segment - 1, at_once);
     if (code == nullptr || c.budget < segments_[segment - 1].length) return false;
     enter_(&c, code);
     return true;
@@ -66,8 +66,8 @@ class NativeCode {
     void* code = nullptr;  // written by the one thread that makes it
   };
 
-  // Counts a run of the segment by its handlers, and makes the code when there are enough.
-  const void* Warm(uint32_t segment);
+  // Counts a run of the segment by its handlers, and makes the code when there are enough, or `at_once`.
+  const void* Warm(uint32_t segment, bool at_once);
   void Make(Region* region);
 
   const FunctionCode& function_;

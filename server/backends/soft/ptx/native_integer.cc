@@ -88,7 +88,9 @@ bool NativeEmitter::EmitMove(const Instr& in, const Meaning& m) {
       const Parts a = raw ? RawSource(in.a, count) : Source(in.a, count);
       const Parts d = Destination(in.d, count);
       for (uint32_t p = 0; p < count; ++p) {
-        if (d[p].id() != a[p].id()) Masked(p, count).vmovdqa32(d[p], a[p]);
+        if (d[p].id() == a[p].id()) continue;
+        Assembler& s = Masked(p, count);
+        count == 4 ? s.vmovdqa64(d[p], a[p]) : s.vmovdqa32(d[p], a[p]);
       }
       if (raw) SetRaw(in.d, true);
       return true;
@@ -102,7 +104,6 @@ bool NativeEmitter::EmitMove(const Instr& in, const Meaning& m) {
   }
 }
 
-// A move of 32-bit lanes with a mask of 64-bit lanes would be wrong, so each width has its own.
 void NativeEmitter::EmitSelect(const Instr& in, const Meaning& m) {
   const bool wide = IsWide(m.type);
   const uint32_t count = wide ? 4 : 2;

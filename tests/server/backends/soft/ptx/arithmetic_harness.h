@@ -148,9 +148,12 @@ void Fill(T* values, size_t count, size_t pairs, absl::FunctionRef<size_t(size_t
 
 // Runs `kernel` of blocks of `block` threads.
 inline void RunInstruction(const std::string& kernel, Memory& memory, uint32_t blocks,
-                           uint32_t block, const Params& params) {
+                           uint32_t block, const Params& params,
+                           NativeUse native = NativeUse::kAtOnce) {
   Program program(&memory, kernel);
-  const Result result = program.Run("k", Config(blocks, block, params));
+  LaunchConfig config = Config(blocks, block, params);
+  config.native = native;
+  const Result result = program.Run("k", config);
   REQUIRE(result.fault.ToString() == Fault{}.ToString());
 }
 
@@ -191,8 +194,19 @@ void CheckInstruction(const std::string& body, absl::FunctionRef<D(A, B, C)> ref
       b, n, pairs, [many](size_t i) { return i / many; }, seed + 1);
   Fill(
       c, n, pairs, [](size_t i) { return i * 7 + i / 13; }, seed + 2);
-  RunInstruction(InstructionKernel(body, sizeof(D), sizeof(A), sizeof(B), sizeof(C)), memory,
-                 blocks, kBlock, Params().Add(a).Add(b).Add(c).Add(o));
+  const std::string kernel =
+      InstructionKernel(body, sizeof(D), sizeof(A), sizeof(B), sizeof(C));
+  RunInstruction(kernel, memory, blocks, kBlock, Params().Add(a).Add(b).Add(c).Add(o),
+                 NativeUse::kNever);
+  D* native = memory.New<D>(n);
+  RunInstruction(kernel, memory, blocks, kBlock, Params().Add(a).Add(b).Add(c).Add(native));
+  // NaNs have the same bits, too.
+  if (std::memcmp(o, native, n * sizeof(D)) != 0) {
+    size_t i = 0;
+    while (std::memcmp(o + i, native + i, sizeof(D)) == 0) ++i;
+    ReportDifference("native code: " + body, i, Text(a[i]) + ", " + Text(b[i]) + ", " + Text(c[i]),
+                     Text(o[i]), Text(native[i]));
+  }
   int shown = 0;
   for (size_t i = 0; i < n && shown < 5; ++i) {
     const D want = reference(a[i], b[i], c[i]);
