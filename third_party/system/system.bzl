@@ -10,6 +10,7 @@ _LIB_DIR = "/usr/lib/x86_64-linux-gnu"
 # Debian's archives that third_party/archives offers instead of shared libraries.
 _ARCHIVES = [
     "address_sorting",
+    "asmjit",
     "cares",
     "crypto",
     "gpr",
@@ -38,7 +39,7 @@ def _cc_library(name, libs = [], linkopts = [], deps = []):
     return _CC_LIBRARY.format(name = name, linkopts = repr(linkopts), deps = repr(deps))
 
 def _system_repository_impl(ctx):
-    for header in ["grpcpp/grpcpp.h", "google/protobuf/message.h", "absl/status/status.h", "catch2/catch.hpp", "slurm/spank.h", "toml++/toml.h"]:
+    for header in ["grpcpp/grpcpp.h", "google/protobuf/message.h", "absl/status/status.h", "asmjit/asmjit.h", "catch2/catch.hpp", "slurm/spank.h", "toml++/toml.h"]:
         if not ctx.path("/usr/include/" + header).exists:
             fail("/usr/include/%s is missing: run tools/setup, which installs the Debian packages of the build" % header)
 
@@ -71,6 +72,7 @@ def _system_repository_impl(ctx):
     build += _cc_library("ssl", libs = ["ssl", "crypto"], linkopts = ["-pthread", "-ldl"])
     build += _cc_library("zstd", libs = ["zstd"])
     build += _cc_library("lz4", libs = ["lz4"])
+    build += _cc_library("asmjit", libs = ["asmjit"], linkopts = ["-lrt", "-pthread"])
     build += _cc_library("boost_headers", linkopts = ["-pthread"])
     for header_only in ["catch2", "cli11", "nlohmann_json", "slurm", "tomlplusplus"]:
         build += _cc_library(header_only)

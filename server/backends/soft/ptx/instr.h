@@ -52,7 +52,8 @@ struct Instr {
   uint32_t aux = 0;    // each handler defines its meaning
   uint8_t count = 0;
   uint8_t flags = 0;
-  uint32_t segment = 0;  // 1 + the number of the native segment that begins here (native_code.h), or 0
+  uint32_t segment =
+      0;  // 1 + the number of the native segment that begins here (native_code.h), or 0
 
   static constexpr uint8_t kGuardNegated = 1;
   static constexpr uint8_t kClassShift = 4;  // CostCounters::Class in the upper bits

@@ -1,6 +1,7 @@
 #include "server/backends/soft/ptx/native_code.h"
 
 #include <asmjit/asmjit.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 
@@ -15,33 +16,36 @@ namespace {
 constexpr uint32_t kRegionSegments = 128;  // bounds the time that a warp waits for its code
 constexpr uint32_t kWarmRuns = 48;         // of a region's segments, before its code is made
 
-// Executable memory for all modules. Data and code have separate mappings, so no page is writable and
-// executable at once.
-struct Memory {
-  Memory() : runtime(Params()) {
-    if (!CpuRunsNativeCode()) return;
+// Copies the code to pages of its own, which are never writable and executable at once. Returns null when
+// the process may not have such pages.
+void* Load(asmjit::CodeHolder* holder, size_t* size) {
+  if (holder->flatten() != asmjit::kErrorOk || holder->hasUnresolvedLinks()) return nullptr;
+  *size = holder->codeSize();
+  void* const pages =
+      mmap(nullptr, *size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return nullptr;
+  if (holder->relocateToBase(reinterpret_cast<uint64_t>(pages)) == asmjit::kErrorOk &&
+      holder->copyFlattenedData(pages, *size) == asmjit::kErrorOk &&
+      mprotect(pages, *size, PROT_READ | PROT_EXEC) == 0)
+    return pages;
+  munmap(pages, *size);
+  return nullptr;
+}
+
+using EnterFn = void (*)(Context*, const void*);
+
+// The way into all native code. Null when this process can have none.
+EnterFn Enter() {
+  static const EnterFn enter = [] {
+    if (!CpuRunsNativeCode()) return EnterFn{nullptr};
     asmjit::CodeHolder holder;
-    holder.init(runtime.environment());
+    holder.init(asmjit::Environment::host());
     asmjit::x86::Assembler assembler(&holder);
     EmitEnter(&assembler);
-    if (runtime.add(&enter, &holder) != asmjit::kErrorOk) enter = nullptr;
-  }
-  static const asmjit::JitAllocator::CreateParams* Params() {
-    static const asmjit::JitAllocator::CreateParams params = [] {
-      asmjit::JitAllocator::CreateParams p{};
-      p.options = asmjit::JitAllocatorOptions::kUseDualMapping;
-      return p;
-    }();
-    return &params;
-  }
-  asmjit::JitRuntime runtime;
-  void (*enter)(Context*, const void*) = nullptr;  // null when there is no executable memory
-};
-
-// It stays until the process ends, because modules may end as late.
-Memory& ExecutableMemory() {
-  static Memory* const memory = new Memory;
-  return *memory;
+    size_t size = 0;
+    return reinterpret_cast<EnterFn>(Load(&holder, &size));
+  }();
+  return enter;
 }
 
 // The instructions to which a branch may go.
@@ -69,7 +73,7 @@ bool CpuRunsNativeCode() {
 }
 
 NativeCode::NativeCode(FunctionCode* function) : function_(*function) {
-  enter_ = ExecutableMemory().enter;
+  enter_ = Enter();
   if (enter_ == nullptr) return;
   std::vector<Instr>& code = function->code;
   const std::vector<bool> target = BranchTargets(*function);
@@ -106,7 +110,7 @@ NativeCode::NativeCode(FunctionCode* function) : function_(*function) {
 NativeCode::~NativeCode() {
   const size_t regions = (segments_.size() + kRegionSegments - 1) / kRegionSegments;
   for (size_t r = 0; r < regions; ++r) {
-    if (regions_[r].code != nullptr) ExecutableMemory().runtime.release(regions_[r].code);
+    if (regions_[r].pages != nullptr) munmap(regions_[r].pages, regions_[r].size);
   }
 }
 
@@ -124,16 +128,14 @@ const void* NativeCode::Warm(uint32_t segment, bool at_once) {
 }
 
 void NativeCode::Make(Region* region) {
-  asmjit::JitRuntime& runtime = ExecutableMemory().runtime;
   asmjit::CodeHolder holder;
-  holder.init(runtime.environment());
+  holder.init(asmjit::Environment::host());
   NativeEmitter emitter(function_, segments_, region->begin, region->end, &holder);
   if (!emitter.Emit()) return;
-  void* code = nullptr;
-  if (runtime.add(&code, &holder) != asmjit::kErrorOk) return;
-  region->code = code;
+  region->pages = Load(&holder, &region->size);
+  if (region->pages == nullptr) return;
   for (uint32_t s = region->begin; s < region->end; ++s) {
-    entries_[s].code.store(static_cast<const uint8_t*>(code) + emitter.EntryOffset(s),
+    entries_[s].code.store(static_cast<const uint8_t*>(region->pages) + emitter.EntryOffset(s),
                            std::memory_order_release);
   }
 }

@@ -63,7 +63,8 @@ class NativeCode {
   struct Region {
     uint32_t begin = 0, end = 0;
     std::atomic<uint32_t> runs{0};
-    void* code = nullptr;  // written by the one thread that makes it
+    void* pages = nullptr;  // written by the one thread that makes the code
+    size_t size = 0;
   };
 
   // Counts a run of the segment by its handlers, and makes the code when there are enough, or `at_once`.

@@ -5,6 +5,7 @@
 
 #include "server/backends/soft/ptx/control_ops.h"
 #include "server/backends/soft/ptx/memory_ops.h"
+#include "server/backends/soft/ptx/native_operands.h"
 
 namespace detshare::soft::ptx {
 
@@ -12,15 +13,8 @@ using namespace asmjit::x86;
 
 namespace {
 
-constexpr uint32_t kAddressSlots = 28;  // of 16 bytes on the stack
+constexpr uint32_t kAddressSlots = 28;                   // of 16 bytes on the stack
 constexpr int32_t kStackBytes = 16 * kAddressSlots + 8;  // calls need it aligned
-
-Mem ContextField(size_t offset, uint32_t size) {
-  Mem m = ptr(rbx, static_cast<int32_t>(offset));
-  m.setSize(size);
-  return m;
-}
-#define DETSHARE_CONTEXT(field) ContextField(offsetof(Context, field), sizeof(Context::field))
 
 }  // namespace
 
@@ -32,8 +26,20 @@ NativeConstants::NativeConstants() {
     }
   }
   for (uint32_t i = 0; i < 16; ++i) {
-    deal2[0][i] = 2 * i;
-    deal2[1][i] = 2 * i + 1;
+    for (uint32_t k = 0; k < 2; ++k) {
+      deal2[k][i] = 2 * i + k;
+      mix2[k][i] = i % 2 * 16 + 8 * k + i / 2;
+    }
+    for (uint32_t k = 0; k < 4; ++k) {
+      deal4[k][i] = (4 * i + k) % 32;
+      mix4[k][i] = i % 2 * 16 + 4 * k + i / 4;
+    }
+  }
+  for (uint32_t i = 0; i < 8; ++i) {
+    for (uint32_t k = 0; k < 2; ++k) {
+      deal2_64[k][i] = 2 * i + k;
+      mix2_64[k][i] = i % 2 * 8 + 4 * k + i / 2;
+    }
   }
 }
 
@@ -59,7 +65,9 @@ NativeEmitter::NativeEmitter(const FunctionCode& function,
       begin_(begin),
       end_(end),
       holder_(holder),
-      a_(holder) {}
+      a_(holder) {
+  holder->setErrorHandler(&failed_);
+}
 
 uint64_t NativeEmitter::EntryOffset(uint32_t segment) const {
   return holder_->labelOffset(labels_[segment - begin_].entry);
@@ -83,7 +91,7 @@ bool NativeEmitter::Emit() {
   a_.add(rsp, kStackBytes);
   for (const Gp& r : {r15, r14, r13, r12, rbp, rbx}) a_.pop(r);
   a_.ret();
-  return holder_->flatten() == asmjit::kErrorOk && !holder_->hasUnresolvedLinks() == true;
+  return !failed_.failed;
 }
 
 void NativeEmitter::EmitEntry(uint32_t segment) {
@@ -243,15 +251,15 @@ void NativeEmitter::EmitBranchCond(uint32_t i) {
     Return(i);
   });
   ++pending_[in.cost_class()];
-  cold_.push_back([this, taken, target = static_cast<uint32_t>(in.imm), cached = cache_,
-                   pending = pending_] {
-    a_.bind(taken);
-    cache_ = cached;
-    pending_ = pending;
-    Settle();
-    StoreDirty();
-    GoTo(target);
-  });
+  cold_.push_back(
+      [this, taken, target = static_cast<uint32_t>(in.imm), cached = cache_, pending = pending_] {
+        a_.bind(taken);
+        cache_ = cached;
+        pending_ = pending;
+        Settle();
+        StoreDirty();
+        GoTo(target);
+      });
 }
 
 void NativeEmitter::GoTo(uint32_t target) {

@@ -106,6 +106,8 @@ class NativeEmitter {
   void StoreCold(const std::vector<Cached>& cached);
   void LoadCold(const std::vector<Cached>& cached);
   void ForgetAll();
+  // Those of `old` that are still cached.
+  std::vector<Cached> Remaining(const std::vector<Cached>& old);
   Mem Place(int32_t operand, uint32_t part = 0) const;
 
   // --- lanes ---
@@ -149,16 +151,24 @@ class NativeEmitter {
                        Label other);
   void LoadRow(const std::vector<Parts>& to, const Meaning& m, Mem from);
   void LoadOne(const std::vector<Parts>& to, const Meaning& m, Mem from);
-  void StoreRow(const Parts& from, const Meaning& m, Mem to);
+  void LoadVectorRow(const std::vector<Parts>& to, const Meaning& m, Mem from);
+  void StoreRow(const std::vector<Parts>& values, const Meaning& m, Mem to);
+  void StoreVectorRow(const std::vector<Parts>& from, const Meaning& m, Mem to);
   void CountGlobal(const Instr& in, uint32_t step, bool write, bool row);
   void ForgetAddress(int32_t operand);
   bool Defines(const Instr& in, int32_t operand) const;
+
+  struct Failures : asmjit::ErrorHandler {
+    void handleError(asmjit::Error, const char*, asmjit::BaseEmitter*) override { failed = true; }
+    bool failed = false;
+  };
 
   const FunctionCode& function_;
   const std::vector<NativeSegment>& segments_;
   const uint32_t begin_, end_;  // segments
   asmjit::CodeHolder* const holder_;
   asmjit::x86::Assembler a_;
+  Failures failed_;
 
   struct SegmentLabels {
     Label entry;
@@ -182,27 +192,5 @@ class NativeEmitter {
   std::array<uint32_t, CostCounters::kClassCount> pending_{};
   std::optional<Label> resume_;  // behind the present instruction, for cold code
 };
-
-// Constants at r14.
-struct alignas(64) NativeConstants {
-  uint32_t steps32[5][kLanes];  // lane * (1, 2, 4, 8, 16)
-  uint64_t steps64[5][kLanes];
-  uint32_t deal2[2][32];  // picks the even and the odd lanes of two vectors
-  uint32_t nan = 0x7fffffff, sign = 0x80000000, exponent = 0x7f800000, magnitude = 0x7fffffff,
-           fraction_shift = 31;
-  float one = 1.0f, two_to_31 = 0x1p31f, two_to_126 = 0x1p126f, minus_two_to_126 = -0x1p126f,
-        zero = 0;
-  alignas(8) double one64 = 1.0, half64 = 0.5, three_eighths64 = 0.375;
-  uint64_t sign64 = uint64_t{1} << 63, magnitude64 = ~(uint64_t{1} << 63);
-  uint64_t low29 = 0x1fffffff, below_tie = 0x10000000 - 0x4000, around_tie = 0x8000;
-  uint64_t ones = ~uint64_t{0};
-  uint64_t shared_window = kSharedWindow;
-  NativeConstants();
-};
-extern const NativeConstants kNativeConstants;
-
-#define DETSHARE_NATIVE_CONSTANT(name)  \
-  asmjit::x86::ptr(asmjit::x86::r14,    \
-                   static_cast<int32_t>(offsetof(::detshare::soft::ptx::NativeConstants, name)))
 
 }  // namespace detshare::soft::ptx

@@ -1,8 +1,7 @@
 // Floating point, rounded to nearest, and conversions. vector_float.cc and vector_convert.cc say what the
 // results are.
-#include <cstddef>
-
 #include "server/backends/soft/ptx/native_emitter.h"
+#include "server/backends/soft/ptx/native_operands.h"
 
 namespace detshare::soft::ptx {
 
@@ -11,11 +10,6 @@ using namespace asmjit::x86;
 namespace {
 
 constexpr uint32_t kUnordered = 3;  // a predicate of vcmpps
-
-Mem Broadcast32(size_t offset) { return ptr(r14, static_cast<int32_t>(offset))._1to16(); }
-Mem Broadcast64(size_t offset) { return ptr(r14, static_cast<int32_t>(offset))._1to8(); }
-#define DETSHARE_BROADCAST32(name) Broadcast32(offsetof(NativeConstants, name))
-#define DETSHARE_BROADCAST64(name) Broadcast64(offsetof(NativeConstants, name))
 
 }  // namespace
 
@@ -27,7 +21,7 @@ void NativeEmitter::Flush(const Zmm& z) {
 
 void NativeEmitter::FixNan(const Zmm& z) {
   a_.vcmpps(k6, z, z, kUnordered);
-  a_.k(k6).vpbroadcastd(z, DETSHARE_NATIVE_CONSTANT(nan));
+  a_.k(k6).vpbroadcastd(z, DETSHARE_CONSTANT(nan));
 }
 
 bool NativeEmitter::EmitFloat(const Instr& in, const Meaning& m) {
@@ -45,8 +39,8 @@ bool NativeEmitter::EmitFloat32(const Instr& in, const Meaning& m) {
     return true;
   }
   const bool three = m.op == kFma;
-  const bool two = three || m.op == kAdd || m.op == kSub || m.op == kMulLo || m.op == kDiv ||
-                   m.op == kDivApprox;
+  const bool two =
+      three || m.op == kAdd || m.op == kSub || m.op == kMulLo || m.op == kDiv || m.op == kDivApprox;
   const Parts a = RawSource(in.a, 2), b = two ? RawSource(in.b, 2) : a,
               c = three ? RawSource(in.c, 2) : a;
   const Parts d = Destination(in.d, 2);
@@ -90,7 +84,7 @@ bool NativeEmitter::EmitFloat32(const Instr& in, const Meaning& m) {
         masked().vsqrtps(to, x);
         break;
       case kRcp:
-        a_.vbroadcastss(to, DETSHARE_NATIVE_CONSTANT(one));
+        a_.vbroadcastss(to, DETSHARE_CONSTANT(one));
         a_.vdivps(to, to, x);
         break;
       case kNeg:
@@ -168,7 +162,7 @@ void NativeEmitter::EmitMinMax(const Instr& in, const Meaning& m) {
     a_.k(k7).vmovaps(zmm31, x);
     if (m.flags.nan) {
       a_.korw(k6, k6, k7);
-      a_.k(k6).vpbroadcastd(zmm31, DETSHARE_NATIVE_CONSTANT(nan));
+      a_.k(k6).vpbroadcastd(zmm31, DETSHARE_CONSTANT(nan));
     }
     if (guarded_) FixNan(zmm31);
     Masked(p, 2).vmovaps(d[p], zmm31);
@@ -201,7 +195,7 @@ void NativeEmitter::EmitRsqrt(const Instr& in, const Meaning& m) {
       a_.vmulpd(x, x, y);
       a_.vmovapd(e, x);
       a_.vfnmadd213pd(e, y, DETSHARE_BROADCAST64(one64));  // 1 - x y y
-      a_.vbroadcastsd(t, DETSHARE_NATIVE_CONSTANT(three_eighths64));
+      a_.vbroadcastsd(t, DETSHARE_CONSTANT(three_eighths64));
       a_.vfmadd213pd(t, e, DETSHARE_BROADCAST64(half64));
       a_.vmulpd(e, e, y);
       a_.vfmadd231pd(y, e, t);
@@ -225,11 +219,7 @@ void NativeEmitter::EmitRsqrt(const Instr& in, const Meaning& m) {
   a_.jnz(handler);
   for (uint32_t p = 0; p < 2; ++p) Masked(p, 2).vmovaps(d[p], result[p]);
   for (uint32_t p = 0; p < 2; ++p) free_ |= 1u << result[p].id();
-  std::vector<Cached> before;
-  for (const Cached& c : old) {
-    if (Find(c.operand) != nullptr) before.push_back(c);
-  }
-  HandleInstead(instr_, handler, std::move(before));
+  HandleInstead(instr_, handler, Remaining(old));
 }
 
 // Which NaN of two an operation returns, and how its bits change, is left to the handlers.
@@ -264,7 +254,7 @@ bool NativeEmitter::EmitFloat64(const Instr& in, const Meaning& m) {
         a_.vsqrtpd(to[p], a[p]);
         break;
       case kRcp:
-        a_.vbroadcastsd(to[p], DETSHARE_NATIVE_CONSTANT(one64));
+        a_.vbroadcastsd(to[p], DETSHARE_CONSTANT(one64));
         a_.vdivpd(to[p], to[p], a[p]);
         break;
       case kNeg:
@@ -281,11 +271,7 @@ bool NativeEmitter::EmitFloat64(const Instr& in, const Meaning& m) {
   a_.kortestb(k6, k7);
   a_.jnz(handler);
   for (uint32_t p = 0; p < 4; ++p) Masked(p, 4).vmovapd(d[p], to[p]);
-  std::vector<Cached> before;
-  for (const Cached& k : old) {
-    if (Find(k.operand) != nullptr) before.push_back(k);
-  }
-  HandleInstead(instr_, handler, std::move(before));
+  HandleInstead(instr_, handler, Remaining(old));
   return true;
 }
 
@@ -329,13 +315,16 @@ bool NativeEmitter::EmitConvert(const Instr& in, const Meaning& m) {
     case kToZero:
     case kToLower:
     case kToHigher: {
-      const uint32_t rounding = m.op == kToNearest ? 8 : m.op == kToLower ? 9 : m.op == kToHigher ? 10 : 11;
+      const uint32_t rounding = m.op == kToNearest  ? 8
+                                : m.op == kToLower  ? 9
+                                : m.op == kToHigher ? 10
+                                                    : 11;
       const Parts a = RawSource(in.a, 2), d = Destination(in.d, 2);
       for (uint32_t p = 0; p < 2; ++p) {
         a_.vrndscaleps(zmm28, a[p], rounding);
         a_.vcvttps2dq(zmm29, zmm28);  // INT_MIN out of range
         a_.vcmpps(k6, zmm28, DETSHARE_BROADCAST32(two_to_31), 0x1d);
-        a_.k(k6).vpbroadcastd(zmm29, DETSHARE_NATIVE_CONSTANT(magnitude));
+        a_.k(k6).vpbroadcastd(zmm29, DETSHARE_CONSTANT(magnitude));
         a_.vcmpps(k6, zmm28, zmm28, kUnordered);
         a_.k(k6).vpxord(zmm29, zmm29, zmm29);
         Masked(p, 2).vmovdqa32(d[p], zmm29);

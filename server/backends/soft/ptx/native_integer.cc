@@ -1,7 +1,6 @@
 // Moves, integers, logic and predicates.
-#include <cstddef>
-
 #include "server/backends/soft/ptx/native_emitter.h"
+#include "server/backends/soft/ptx/native_operands.h"
 
 namespace detshare::soft::ptx {
 
@@ -194,7 +193,7 @@ bool NativeEmitter::EmitWidth(const Instr& in, const Meaning& m) {
 // d = a + value * kSharedWindow
 void NativeEmitter::EmitConstant64(const Instr& in, int64_t value) {
   const Parts a = Source(in.a, 4), d = Destination(in.d, 4);
-  const Mem window = DETSHARE_NATIVE_CONSTANT(shared_window)._1to8();
+  const Mem window = DETSHARE_BROADCAST64(shared_window);
   for (uint32_t p = 0; p < 4; ++p) {
     if (value > 0) {
       Masked(p, 4).vpaddq(d[p], a[p], window);
@@ -248,8 +247,8 @@ bool NativeEmitter::EmitInteger(const Instr& in, const Meaning& m) {
         wide ? s.vpxorq(d[p], a[p], b[p]) : s.vpxord(d[p], a[p], b[p]);
         break;
       case kNot:
-        wide ? s.vpxorq(d[p], a[p], DETSHARE_NATIVE_CONSTANT(ones)._1to8())
-             : s.vpxord(d[p], a[p], DETSHARE_NATIVE_CONSTANT(ones)._1to16());
+        wide ? s.vpxorq(d[p], a[p], DETSHARE_BROADCAST64(ones))
+             : s.vpxord(d[p], a[p], DETSHARE_BROADCAST32(ones));
         break;
       case kNeg:
         wide ? s.vpsubq(d[p], zmm28, a[p]) : s.vpsubd(d[p], zmm28, a[p]);
@@ -376,7 +375,7 @@ bool NativeEmitter::EmitShift(const Instr& in, const Meaning& m) {
           left ? s.vprolvd(d[p], a[p], n[p]) : s.vprorvd(d[p], a[p], n[p]);
           continue;
         }
-        const Mem shift = DETSHARE_NATIVE_CONSTANT(fraction_shift)._1to16();
+        const Mem shift = DETSHARE_BROADCAST32(shift_mask);
         a_.vpandd(zmm28, n[p], shift);   // n & 31
         a_.vpandnd(zmm29, n[p], shift);  // 31 - (n & 31)
         if (left) {

@@ -82,7 +82,7 @@ void AddMemory(Table* table) {
           meaning.kind = Kind::kLoad;
           Add(table, SelectLoad(meaning.memory), meaning);
           meaning.kind = Kind::kStore;
-          if (vector == 1 && !IsSigned(type)) Add(table, SelectStore(meaning.memory), meaning);
+          if (!IsSigned(type)) Add(table, SelectStore(meaning.memory), meaning);
         }
       }
     }

@@ -14,7 +14,7 @@ struct Meaning {
   enum class Kind : uint8_t {
     kVector,           // op, type, flags, compare
     kLoad,             // memory; vectors are all kLoad of vector 2, and Instr::count says how long
-    kStore,            // memory; not of vectors
+    kStore,            // likewise
     kKernelParam,      // type: d = the parameter at imm
     kAddSharedWindow,  // d = a + kSharedWindow, in 64 bits
     kSubSharedWindow,

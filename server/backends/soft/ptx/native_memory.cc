@@ -5,6 +5,7 @@
 
 #include "server/backends/soft/ptx/memory_access.h"
 #include "server/backends/soft/ptx/native_emitter.h"
+#include "server/backends/soft/ptx/native_operands.h"
 
 namespace detshare::soft::ptx {
 
@@ -13,13 +14,6 @@ using namespace asmjit::x86;
 namespace {
 
 constexpr int64_t kMaxOffset = 1 << 28;
-
-Mem ContextField(size_t offset, uint32_t size) {
-  Mem m = ptr(rbx, static_cast<int32_t>(offset));
-  m.setSize(size);
-  return m;
-}
-#define DETSHARE_CONTEXT(field) ContextField(offsetof(Context, field), sizeof(Context::field))
 
 Mem FirstWord(uint32_t slot) { return qword_ptr(rsp, static_cast<int32_t>(16 * slot)); }
 Mem KindWord(uint32_t slot) { return dword_ptr(rsp, static_cast<int32_t>(16 * slot + 8)); }
@@ -214,26 +208,68 @@ const NativeEmitter::KnownAddress* NativeEmitter::LearnAddress(uint32_t i, const
   return &addresses_.back();
 }
 
-// A row is 32 accesses without gaps.
+// A row is 32 accesses without gaps, here of several registers for each lane.
+void NativeEmitter::LoadVectorRow(const std::vector<Parts>& to, const Meaning& m, Mem from) {
+  const bool wide = m.type == Type::kB64;
+  const auto at = [&](uint32_t vector) {
+    Mem place = from;
+    place.addOffset(64 * vector);
+    return place;
+  };
+  for (uint32_t p = 0; p < to[0].count; ++p) {
+    const uint32_t first = p * static_cast<uint32_t>(to.size());
+    a_.vmovdqu32(zmm28, at(first));
+    a_.vmovdqu32(zmm29, at(first + 1));
+    for (uint32_t k = 0; k < to.size(); ++k) {
+      const Zmm& z = to[k][p];
+      a_.vmovdqa32(z, to.size() == 4 ? DETSHARE_CONSTANT(deal4).cloneAdjusted(64 * k)
+                      : wide         ? DETSHARE_CONSTANT(deal2_64).cloneAdjusted(64 * k)
+                                     : DETSHARE_CONSTANT(deal2).cloneAdjusted(64 * k));
+      wide ? a_.vpermi2q(z, zmm28, zmm29) : a_.vpermi2d(z, zmm28, zmm29);
+    }
+    if (to.size() == 2) continue;
+    a_.vmovdqu32(zmm28, at(first + 2));
+    a_.vmovdqu32(zmm29, at(first + 3));
+    for (uint32_t k = 0; k < 4; ++k) {
+      a_.vmovdqa32(zmm30, DETSHARE_CONSTANT(deal4).cloneAdjusted(64 * k));
+      a_.vpermi2d(zmm30, zmm28, zmm29);
+      a_.vinserti64x4(to[k][p], to[k][p], ymm30, 1);
+    }
+  }
+}
+
+void NativeEmitter::StoreVectorRow(const std::vector<Parts>& from, const Meaning& m, Mem to) {
+  const bool wide = m.type == Type::kB64;
+  if (from.size() == 4) {
+    a_.mov(edx, 0xcccc);
+    a_.kmovd(k6, edx);
+  }
+  for (uint32_t p = 0; p < from[0].count; ++p) {
+    for (uint32_t j = 0; j < from.size(); ++j) {
+      Mem place = to;
+      place.addOffset(64 * (p * from.size() + j));
+      a_.vmovdqa32(zmm28, from.size() == 4 ? DETSHARE_CONSTANT(mix4).cloneAdjusted(64 * j)
+                          : wide           ? DETSHARE_CONSTANT(mix2_64).cloneAdjusted(64 * j)
+                                           : DETSHARE_CONSTANT(mix2).cloneAdjusted(64 * j));
+      if (from.size() == 4) {
+        a_.vmovdqa32(zmm29, zmm28);
+        a_.vpermi2d(zmm29, from[2][p], from[3][p]);
+      }
+      wide ? a_.vpermi2q(zmm28, from[0][p], from[1][p])
+           : a_.vpermi2d(zmm28, from[0][p], from[1][p]);
+      if (from.size() == 4) a_.k(k6).vmovdqa32(zmm28, zmm29);
+      a_.vmovdqu32(place, zmm28);
+    }
+  }
+}
+
 void NativeEmitter::LoadRow(const std::vector<Parts>& to, const Meaning& m, Mem from) {
+  if (to.size() > 1) return LoadVectorRow(to, m, from);
   const auto at = [&](int32_t bytes) {
     Mem place = from;
     place.addOffset(bytes);
     return place;
   };
-  if (to.size() == 2 && SizeOf(m.type) == 4) {
-    for (int32_t p = 0; p < 2; ++p) {
-      a_.vmovdqu32(zmm28, at(128 * p));
-      a_.vmovdqu32(zmm29, at(128 * p + 64));
-      for (uint32_t k = 0; k < 2; ++k) {
-        a_.vmovdqa32(to[k][static_cast<uint32_t>(p)],
-                     zmmword_ptr(r14, static_cast<int32_t>(offsetof(NativeConstants, deal2) +
-                                                           sizeof(NativeConstants::deal2[0]) * k)));
-        a_.vpermi2d(to[k][static_cast<uint32_t>(p)], zmm28, zmm29);
-      }
-    }
-    return;
-  }
   for (uint32_t p = 0; p < to[0].count; ++p) {
     const Zmm& z = to[0][p];
     const int32_t part = static_cast<int32_t>(p);
@@ -288,7 +324,9 @@ void NativeEmitter::LoadOne(const std::vector<Parts>& to, const Meaning& m, Mem 
   }
 }
 
-void NativeEmitter::StoreRow(const Parts& from, const Meaning& m, Mem to) {
+void NativeEmitter::StoreRow(const std::vector<Parts>& values, const Meaning& m, Mem to) {
+  if (values.size() > 1) return StoreVectorRow(values, m, to);
+  const Parts& from = values[0];
   for (uint32_t p = 0; p < from.count; ++p) {
     Mem place = to;
     switch (SizeOf(m.type)) {
@@ -327,59 +365,52 @@ void NativeEmitter::CountGlobal(const Instr& in, uint32_t step, bool write, bool
 
 bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
   const Instr& in = function_.code[i];
-  const bool store = m.kind == Meaning::Kind::kStore;
+  const bool store = m.kind == Meaning::Kind::kStore, global = IsGlobalSpace(m.memory.space);
   const uint32_t vector = VectorOf(in, m), step = SizeOf(m.type) * vector;
-  const bool wide_lanes = m.type == Type::kB64;
-  const bool rows = vector == 1 || (vector == 2 && !wide_lanes);
   if (in.aux != 0 || step > 16 || in.imm % step != 0 || std::abs(in.imm) >= kMaxOffset)
     return false;
-  if (IsGlobalSpace(m.memory.space) && !m.memory.address64) return false;
-  const uint32_t parts = wide_lanes ? 4 : 2;
-  const KnownAddress* found = FindAddress(i, m, step);
+  if (global && !m.memory.address64) return false;
+  const uint32_t parts = m.type == Type::kB64 ? 4 : 2;
+  const KnownAddress* const found = FindAddress(i, m, step);
   if (found == nullptr) return false;
-  const KnownAddress known = *found;
-  const Parts value = store ? Source(in.b, parts) : Parts{};
+  const uint32_t slot = found->slot;
+  std::vector<int32_t> registers = {store ? in.b : in.d};
+  if (vector > 1)
+    registers.assign(&function_.extras[in.extra], &function_.extras[in.extra] + vector);
+  std::vector<Parts> values;
+  for (int32_t r : registers) {
+    if (store) values.push_back(Source(r, parts));
+  }
   const std::vector<Cached> old = cache_;
-  std::vector<Parts> to;
-  if (!store) {
-    for (uint32_t k = 0; k < vector; ++k)
-      to.push_back(Destination(
-          vector == 1 ? in.d : function_.extras[in.extra + k], parts));
+  for (int32_t r : registers) {
+    if (!store) values.push_back(Destination(r, parts));
   }
   const Label slow = a_.newLabel(), one = a_.newLabel(), done = a_.newLabel();
-  const bool global = IsGlobalSpace(m.memory.space);
   const Mem place = ptr(rax, static_cast<int32_t>(in.imm));
-  a_.mov(rax, FirstWord(known.slot));
-  a_.cmp(KindWord(known.slot), kOneAddress);
+  a_.mov(rax, FirstWord(slot));
+  a_.cmp(KindWord(slot), kOneAddress);
   if (store) {
+    // Stores to one address are for the handler: the last lane's value stays.
     a_.jae(slow);
-    StoreRow(value, m, place);
+    StoreRow(values, m, place);
     if (global) CountGlobal(in, step, true, true);
   } else {
     a_.ja(slow);
-    if (rows) {
-      a_.je(one);
-      LoadRow(to, m, place);
-      if (global) {
-        CountGlobal(in, step, false, true);
-        // The next warp mostly loads what follows.
-        for (uint32_t at = kLanes * step; at < 2 * kLanes * step; at += 64)
-          a_.prefetcht0(byte_ptr(rax, static_cast<int32_t>(in.imm + at)));
-      }
-      a_.jmp(done);
-    } else {
-      a_.jb(slow);
+    a_.je(one);
+    LoadRow(values, m, place);
+    if (global) {
+      CountGlobal(in, step, false, true);
+      // The next warp mostly loads what follows.
+      for (uint32_t at = kLanes * step; at < 2 * kLanes * step; at += 64)
+        a_.prefetcht0(byte_ptr(rax, static_cast<int32_t>(in.imm + at)));
     }
+    a_.jmp(done);
     a_.bind(one);
-    LoadOne(to, m, place);
+    LoadOne(values, m, place);
     if (global) CountGlobal(in, step, false, false);
     a_.bind(done);
   }
-  std::vector<Cached> before;
-  for (const Cached& c : old) {
-    if (Find(c.operand) != nullptr) before.push_back(c);
-  }
-  HandleInstead(i, slow, std::move(before));
+  HandleInstead(i, slow, Remaining(old));
   return true;
 }
 

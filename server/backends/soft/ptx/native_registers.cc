@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "server/backends/soft/ptx/native_emitter.h"
+#include "server/backends/soft/ptx/native_operands.h"
 
 namespace detshare::soft::ptx {
 
@@ -52,7 +53,7 @@ void NativeEmitter::Canonicalise(Cached* cached) {
     for (uint32_t i = 0; i < 2; ++i) {
       if (some) a_.k(i == 0 ? k1 : k3);
       a_.vcmpps(k6, p[i], p[i], 3);
-      a_.k(k6).vpbroadcastd(p[i], DETSHARE_NATIVE_CONSTANT(nan));
+      a_.k(k6).vpbroadcastd(p[i], DETSHARE_CONSTANT(nan));
     }
     a_.jmp(done);
   });
@@ -62,8 +63,7 @@ void NativeEmitter::Evict(size_t index) {
   Cached& c = cache_[index];
   if (c.dirty) {
     Canonicalise(&c);
-    for (uint32_t p = 0; p < c.parts.count; ++p)
-      a_.vmovdqa64(Place(c.operand, p), c.parts[p]);
+    for (uint32_t p = 0; p < c.parts.count; ++p) a_.vmovdqa64(Place(c.operand, p), c.parts[p]);
   }
   for (uint32_t p = 0; p < c.parts.count; ++p) free_ |= 1u << c.parts[p].id();
   cache_.erase(cache_.begin() + static_cast<long>(index));
@@ -136,8 +136,7 @@ void NativeEmitter::StoreDirty() {
   for (Cached& c : cache_) {
     if (!c.dirty) continue;
     Canonicalise(&c);
-    for (uint32_t p = 0; p < c.parts.count; ++p)
-      a_.vmovdqa64(Place(c.operand, p), c.parts[p]);
+    for (uint32_t p = 0; p < c.parts.count; ++p) a_.vmovdqa64(Place(c.operand, p), c.parts[p]);
     c.dirty = false;
   }
 }
@@ -154,7 +153,7 @@ void NativeEmitter::StoreCold(const std::vector<Cached>& cached) {
       if (some_lanes_) a_.k(p == 0 ? k1 : k3);
       a_.vcmpps(k6, c.parts[p], c.parts[p], 3);
       a_.vmovdqa64(zmm28, c.parts[p]);
-      a_.k(k6).vpbroadcastd(zmm28, DETSHARE_NATIVE_CONSTANT(nan));
+      a_.k(k6).vpbroadcastd(zmm28, DETSHARE_CONSTANT(nan));
       a_.vmovdqa64(Place(c.operand, p), zmm28);
     }
   }
@@ -162,9 +161,16 @@ void NativeEmitter::StoreCold(const std::vector<Cached>& cached) {
 
 void NativeEmitter::LoadCold(const std::vector<Cached>& cached) {
   for (const Cached& c : cached) {
-    for (uint32_t p = 0; p < c.parts.count; ++p)
-      a_.vmovdqa64(c.parts[p], Place(c.operand, p));
+    for (uint32_t p = 0; p < c.parts.count; ++p) a_.vmovdqa64(c.parts[p], Place(c.operand, p));
   }
+}
+
+std::vector<NativeEmitter::Cached> NativeEmitter::Remaining(const std::vector<Cached>& old) {
+  std::vector<Cached> remaining;
+  for (const Cached& c : old) {
+    if (Find(c.operand) != nullptr) remaining.push_back(c);
+  }
+  return remaining;
 }
 
 void NativeEmitter::ForgetAll() {

@@ -194,8 +194,7 @@ void CheckInstruction(const std::string& body, absl::FunctionRef<D(A, B, C)> ref
       b, n, pairs, [many](size_t i) { return i / many; }, seed + 1);
   Fill(
       c, n, pairs, [](size_t i) { return i * 7 + i / 13; }, seed + 2);
-  const std::string kernel =
-      InstructionKernel(body, sizeof(D), sizeof(A), sizeof(B), sizeof(C));
+  const std::string kernel = InstructionKernel(body, sizeof(D), sizeof(A), sizeof(B), sizeof(C));
   RunInstruction(kernel, memory, blocks, kBlock, Params().Add(a).Add(b).Add(c).Add(o),
                  NativeUse::kNever);
   D* native = memory.New<D>(n);
