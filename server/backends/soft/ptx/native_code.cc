@@ -13,8 +13,10 @@
 namespace detshare::soft::ptx {
 namespace {
 
-constexpr uint32_t kRegionSegments = 128;  // bounds the time that a warp waits for its code
-constexpr uint32_t kWarmRuns = 48;         // of a region's segments, before its code is made
+constexpr uint32_t kRegionSegments = 64;  // bounds the time that a warp waits for its code
+// Runs of a region's segments before its code is made, for each of them. Then the handlers have taken about
+// a third of the time that making the code takes.
+constexpr uint32_t kWarmRuns = 64;
 
 // Copies the code to pages of its own, which are never writable and executable at once. Returns null when
 // the process may not have such pages.
@@ -116,13 +118,14 @@ NativeCode::~NativeCode() {
 
 const void* NativeCode::Warm(uint32_t segment, bool at_once) {
   Region& region = regions_[segment / kRegionSegments];
+  const uint32_t enough = kWarmRuns * (region.end - region.begin);
   uint32_t runs = region.runs.load(std::memory_order_relaxed);
   // The thread that counts the last run makes the code. The others do not wait for it.
   do {
-    if (runs > kWarmRuns) return nullptr;
-  } while (!region.runs.compare_exchange_weak(runs, at_once ? kWarmRuns + 1 : runs + 1,
+    if (runs >= enough) return nullptr;
+  } while (!region.runs.compare_exchange_weak(runs, at_once ? enough : runs + 1,
                                               std::memory_order_relaxed));
-  if (!at_once && runs != kWarmRuns) return nullptr;
+  if (!at_once && runs + 1 < enough) return nullptr;
   Make(&region);
   return entries_[segment].code.load(std::memory_order_relaxed);
 }
