@@ -106,6 +106,14 @@ struct BlockRunner::Impl {
     const FunctionCode& function = launch->module->functions[launch->function];
     const size_t params_bytes = size_t{function.param_area_bytes} * kLanes;
     const size_t warp_bytes = (function.frame_bytes + params_bytes + 63) / 64 * 64;
+    thread_indices.resize(3 * kLanes * size_t{warps});
+    const std::array<uint32_t, 3>& size = launch->config.block;
+    for (uint32_t t = 0; t < warps * kLanes; ++t) {
+      uint32_t* const index = thread_indices.data() + 3 * kLanes * (t / kLanes) + t % kLanes;
+      index[0] = t % size[0];
+      index[kLanes] = t / size[0] % size[1];
+      index[2 * kLanes] = t / size[0] / size[1];
+    }
     unit.blocks.resize(launch->cluster_blocks);
     for (uint32_t rank = 0; rank < unit.blocks.size(); ++rank) {
       Block& block = unit.blocks[rank];
@@ -140,6 +148,7 @@ struct BlockRunner::Impl {
 
   const PreparedLaunch* launch;
   Unit unit;
+  std::vector<uint32_t> thread_indices;  // of each warp of a block: 32 of x, of y and of z
   bool out_of_memory = false;
   size_t next_block = 0;
   size_t next_warp = 0;
@@ -232,6 +241,10 @@ uint64_t BlockRunner::Impl::RunTurn(Block& block, Warp& warp, bool* polled) {
   c.kernel_params = launch->config.params.data();
   c.kernel_param_bytes = static_cast<uint32_t>(launch->config.params.size());
   c.counters = &unit.counters;
+  c.block_size = launch->config.block.data();
+  c.grid_size = launch->config.grid.data();
+  c.block_id = block.id.data();
+  c.thread_index = thread_indices.data() + 3 * kLanes * size_t{warp.index};
   if (!unit.ranges.empty()) {
     c.range_begin = unit.ranges[0].begin;
     c.range_end = unit.ranges[0].end;

@@ -42,6 +42,12 @@ struct Context {
 
   CostCounters* counters = nullptr;
 
+  // Special registers for native code, each with x, y and z; thread_index has 32 lanes of each.
+  const uint32_t* block_size = nullptr;
+  const uint32_t* grid_size = nullptr;
+  const uint32_t* block_id = nullptr;
+  const uint32_t* thread_index = nullptr;
+
   template <class T>
   const T* Src(int32_t operand) const {
     const uint8_t* base = operand < 0 ? consts : regs;

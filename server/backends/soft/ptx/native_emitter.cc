@@ -192,6 +192,9 @@ void NativeEmitter::EmitInstr(uint32_t i) {
           EmitKernelParam(in, *meaning);
           done = true;
           break;
+        case Kind::kSpecialRegister:
+          done = EmitSpecialRegister(in);
+          break;
         case Kind::kAddSharedWindow:
           EmitConstant64(in, 1);
           done = true;

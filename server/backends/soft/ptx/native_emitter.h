@@ -138,6 +138,7 @@ class NativeEmitter {
   void FixNan(const Zmm& z);
   // Half `half` of a vector of 32-bit lanes, in the lower half of the result, which may be `temporary`.
   asmjit::x86::Ymm Half(const Zmm& z, uint32_t half, const Zmm& temporary);
+  bool EmitSpecialRegister(const Instr& in);
   void EmitConstant64(const Instr& in, int64_t value);
 
   // --- memory (native_memory.cc) ---

@@ -1,4 +1,5 @@
 // Moves, integers, logic and predicates.
+#include "server/backends/soft/ptx/control_ops.h"
 #include "server/backends/soft/ptx/native_emitter.h"
 #include "server/backends/soft/ptx/native_operands.h"
 
@@ -188,6 +189,39 @@ bool NativeEmitter::EmitWidth(const Instr& in, const Meaning& m) {
     default:
       return false;
   }
+}
+
+bool NativeEmitter::EmitSpecialRegister(const Instr& in) {
+  const Sreg sreg = static_cast<Sreg>(in.aux);
+  const auto in_group = [&](Sreg x, Sreg z) { return sreg >= x && sreg <= z; };
+  const auto index = [&](Sreg x) { return static_cast<int32_t>(sreg) - static_cast<int32_t>(x); };
+  Mem value;
+  bool uniform = true;
+  if (in_group(Sreg::kNtidX, Sreg::kNtidZ)) {
+    a_.mov(rax, DETSHARE_CONTEXT(block_size));
+    value = dword_ptr(rax, 4 * index(Sreg::kNtidX));
+  } else if (in_group(Sreg::kCtaidX, Sreg::kCtaidZ)) {
+    a_.mov(rax, DETSHARE_CONTEXT(block_id));
+    value = dword_ptr(rax, 4 * index(Sreg::kCtaidX));
+  } else if (in_group(Sreg::kNctaidX, Sreg::kNctaidZ)) {
+    a_.mov(rax, DETSHARE_CONTEXT(grid_size));
+    value = dword_ptr(rax, 4 * index(Sreg::kNctaidX));
+  } else if (in_group(Sreg::kTidX, Sreg::kTidZ)) {
+    a_.mov(rax, DETSHARE_CONTEXT(thread_index));
+    value = zmmword_ptr(rax, static_cast<int32_t>(4 * kLanes) * index(Sreg::kTidX));
+    uniform = false;
+  } else if (sreg == Sreg::kLaneid) {
+    value = DETSHARE_CONSTANT(steps32);
+    uniform = false;
+  } else {
+    return false;
+  }
+  const Parts d = Destination(in.d, 2);
+  for (uint32_t p = 0; p < 2; ++p) {
+    Assembler& s = Masked(p, 2);
+    uniform ? s.vpbroadcastd(d[p], value) : s.vmovdqu32(d[p], value.cloneAdjusted(64 * p));
+  }
+  return true;
 }
 
 // d = a + value * kSharedWindow

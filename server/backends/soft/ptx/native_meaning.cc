@@ -106,6 +106,8 @@ Table MakeTable() {
   meaning.kind = Kind::kVector;
   Add(&table, SelectCvta(Space::kGlobal, true, true), meaning);
   Add(&table, SelectCvta(Space::kGlobal, false, true), meaning);
+  meaning.kind = Kind::kSpecialRegister;
+  Add(&table, SregHandler(false), meaning);
   meaning.kind = Kind::kAddSharedWindow;
   Add(&table, SelectCvta(Space::kShared, false, true), meaning);
   meaning.kind = Kind::kSubSharedWindow;

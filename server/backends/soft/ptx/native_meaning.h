@@ -16,6 +16,7 @@ struct Meaning {
     kLoad,             // memory; vectors are all kLoad of vector 2, and Instr::count says how long
     kStore,            // likewise
     kKernelParam,      // type: d = the parameter at imm
+    kSpecialRegister,  // of 32 bits; Instr::aux says which
     kAddSharedWindow,  // d = a + kSharedWindow, in 64 bits
     kSubSharedWindow,
     kBranch,

@@ -130,7 +130,9 @@ void ExitLanes(Context& c, uint32_t lanes) {
     Split& other = warp.splits[warp.order[i]];
     if (other.state == SplitState::kWarpSync) other.state = SplitState::kReady;
   }
-  for (uint32_t b = 0; b < block.barriers.size(); ++b) CheckBarrier(block, b);
+  for (uint32_t b = 0; b < block.barriers.size(); ++b) {
+    if (block.barriers[b].arrived != 0) CheckBarrier(block, b);
+  }
   // The cluster's barrier waits for all living threads, so it no longer counts these.
   block.unit->cluster_arrived -= LaneCount(warp.cluster_arrived & lanes);
   warp.cluster_arrived &= ~lanes;

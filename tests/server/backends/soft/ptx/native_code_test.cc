@@ -143,6 +143,13 @@ const std::vector<std::string> kInstructions = {
     "cvta.shared.u64 Q, Q",
     "cvta.to.shared.u64 Q, Q",
     "mov.u32 R, %laneid",
+    "mov.u32 R, %tid.x",
+    "mov.u32 R, %tid.y",
+    "mov.u32 R, %tid.z",
+    "mov.u32 R, %ntid.y",
+    "mov.u32 R, %ctaid.x",
+    "mov.u32 R, %nctaid.x",
+    "mov.u32 R, %clock",
 };
 
 // A, V and X stand for consecutive addresses in global memory, of 4, 8 and 16 bytes, S and T for such in
@@ -286,7 +293,8 @@ std::string Generator::Kernel(bool unusual_accesses) {
       "%atA, %atB, %atV, %atW, %atX; .reg .pred %loop;\n.shared .align 16 .b8 buffer[" +
       std::to_string(kScratch) +
       "];\n"
-      "mov.u32 %t, %tid.x; mov.u32 %u, %ctaid.x; mad.lo.u32 %u, %u, " +
+      "mov.u32 %t, %tid.y; mov.u32 %u, %ntid.x; mul.lo.u32 %t, %t, %u; mov.u32 %u, %tid.x;\n"
+      "add.u32 %t, %t, %u; mov.u32 %u, %ctaid.x; mad.lo.u32 %u, %u, " +
       std::to_string(kBlock) + ", %t;\nld.param.u64 %x, [in]; mad.wide.u32 %x, %u, " +
       std::to_string(kThreadBytes) +
       ", %x;\nld.param.u64 %y, [scratch];\n"
@@ -356,6 +364,7 @@ Outcome Run(const std::string& kernel, uint64_t seed, NativeUse native) {
   FillInputs(scratch, kScratch, seed + 1);
   std::memset(out, 0, kBytes);
   LaunchConfig config = Config(kBlocks, kBlock, Params().Add(in).Add(out).Add(scratch));
+  config.block = {11, kBlock / 11, 1};
   config.native = native;
   Program program(&memory, kernel);
   const Result result = program.Run("k", config);
@@ -363,7 +372,10 @@ Outcome Run(const std::string& kernel, uint64_t seed, NativeUse native) {
   outcome.memory.assign(out, out + kBytes);
   outcome.memory.insert(outcome.memory.end(), scratch, scratch + kScratch);
   Fault fault = result.fault;
-  fault.address -= fault.address == 0 ? 0 : reinterpret_cast<uint64_t>(scratch);
+  // Each run has its own memory.
+  const uint64_t begin = reinterpret_cast<uint64_t>(scratch);
+  if (fault.address + kScratch >= begin && fault.address < begin + 4 * kScratch)
+    fault.address -= begin - kScratch;
   outcome.fault = fault.ToString();
   outcome.counters = result.counters;
   return outcome;
