@@ -55,8 +55,9 @@ class NativeEmitter {
     bool raw = false;
     uint32_t used_at = 0;  // the last instruction that needs it in vectors
   };
-  // An address register whose pattern is known, in two words of the stack. first: the host pointer of
-  // lane 0; kind: an AddressKind.
+  // An address register that is checked, in three words of the stack: an AddressKind; the host pointer of
+  // lane 0, or, for kGather, the begin of shared memory or the lowest global address; and the distance of
+  // the highest global address.
   struct KnownAddress {
     int32_t operand = 0;
     uint32_t step = 0;
@@ -65,7 +66,7 @@ class NativeEmitter {
     uint32_t last_use = 0;
     uint32_t slot = 0;
   };
-  enum AddressKind { kRow = 0, kOneAddress = 1, kUnknown = 2 };
+  enum AddressKind { kRow, kOneAddress, kGather, kUnknown };
 
   // Code outside of the usual path.
   using Cold = std::function<void()>;
@@ -150,6 +151,11 @@ class NativeEmitter {
   void EmitCheckShared(const KnownAddress& known, int64_t low, int64_t end, Label other);
   void EmitCheckGlobal(const KnownAddress& known, int64_t low, int64_t end, bool write,
                        Label other);
+  bool CanGather(const KnownAddress& known) const;
+  // Checks addresses without a pattern. rax, rdx and ecx are as for EmitCheckGlobal.
+  void EmitCheckEach(const KnownAddress& known, const Parts& address, int64_t low, int64_t end,
+                     bool write, Label other);
+  void EmitGather(const Instr& in, const KnownAddress& known, const Parts& value, bool store);
   void LoadRow(const std::vector<Parts>& to, const Meaning& m, Mem from);
   void LoadOne(const std::vector<Parts>& to, const Meaning& m, Mem from);
   void LoadVectorRow(const std::vector<Parts>& to, const Meaning& m, Mem from);

@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kMaxOffset = 1 << 28;
 
 Mem FirstWord(uint32_t slot) { return qword_ptr(rsp, static_cast<int32_t>(16 * slot)); }
+Mem DistanceWord(uint32_t slot) { return dword_ptr(rsp, static_cast<int32_t>(16 * slot + 12)); }
 Mem KindWord(uint32_t slot) { return dword_ptr(rsp, static_cast<int32_t>(16 * slot + 8)); }
 
 uint64_t FindWholeRange(Context* c, uint64_t begin, uint64_t end, uint64_t write) {
@@ -182,8 +183,8 @@ const NativeEmitter::KnownAddress* NativeEmitter::LearnAddress(uint32_t i, const
   known.slot = static_cast<uint32_t>(__builtin_ctz(free_slots_));
   free_slots_ &= free_slots_ - 1;
   const Parts address = Source(in.a, known.wide ? 4 : 2);
-  const Label other = a_.newLabel(), done = a_.newLabel();
-  EmitPattern(address, step, known.wide, other);
+  const Label each = a_.newLabel(), other = a_.newLabel(), done = a_.newLabel();
+  EmitPattern(address, step, known.wide, each);
   // rdx: the distance from the first address to the last.
   a_.lea(edx, ptr(rcx, -1));
   a_.and_(edx, (kLanes - 1) * step);
@@ -199,13 +200,134 @@ const NativeEmitter::KnownAddress* NativeEmitter::LearnAddress(uint32_t i, const
   a_.mov(FirstWord(known.slot), rax);
   a_.mov(KindWord(known.slot), ecx);
   a_.bind(done);
-  cold_.push_back([this, other, done, slot = known.slot] {
+  cold_.push_back([=, this, cached = cache_, end = high + step] {
+    a_.bind(each);
+    if (CanGather(known) && low >= 0) {
+      cache_ = cached;
+      EmitCheckEach(known, address, low, end, write, other);
+      a_.mov(KindWord(known.slot), kGather);
+      a_.jmp(done);
+    }
     a_.bind(other);
-    a_.mov(KindWord(slot), kUnknown);
+    a_.mov(KindWord(known.slot), kUnknown);
     a_.jmp(done);
   });
   addresses_.push_back(known);
   return &addresses_.back();
+}
+
+bool NativeEmitter::CanGather(const KnownAddress& known) const {
+  return known.step == 4 && known.wide == IsGlobalSpace(known.space);
+}
+
+void NativeEmitter::EmitCheckEach(const KnownAddress& known, const Parts& address, int64_t low,
+                                  int64_t end, bool write, Label other) {
+  a_.vporq(zmm28, address[0], address[1]);
+  if (!known.wide) {
+    a_.vptestmd(k7, zmm28, DETSHARE_BROADCAST32(three));
+    a_.mov(eax, DETSHARE_CONTEXT(shared_bytes));
+    a_.sub(eax, end);
+    a_.jb(other);
+    a_.vpbroadcastd(zmm28, eax);
+    for (uint32_t p = 0; p < 2; ++p) {
+      a_.vpcmpud(k6, address[p], zmm28, 6);
+      a_.korw(k7, k7, k6);
+    }
+    a_.kortestw(k7, k7);
+    a_.jnz(other);
+    a_.mov(rax, DETSHARE_CONTEXT(shared));
+    a_.mov(FirstWord(known.slot), rax);
+    return;
+  }
+  a_.vporq(zmm29, address[2], address[3]);
+  a_.vporq(zmm28, zmm28, zmm29);
+  a_.vptestmq(k7, zmm28, DETSHARE_BROADCAST64(three));
+  a_.kortestb(k7, k7);
+  a_.jnz(other);
+  for (const bool max : {false, true}) {
+    const auto reduce = [&](auto to, auto x, auto y) {
+      max ? a_.vpmaxuq(to, x, y) : a_.vpminuq(to, x, y);
+    };
+    reduce(zmm28, address[0], address[1]);
+    reduce(zmm28, zmm28, address[2]);
+    reduce(zmm28, zmm28, address[3]);
+    a_.vextracti64x4(ymm29, zmm28, 1);
+    reduce(ymm28, ymm28, ymm29);
+    a_.vextracti64x2(xmm29, ymm28, 1);
+    reduce(xmm28, xmm28, xmm29);
+    a_.vpshufd(xmm29, xmm28, 0x4e);
+    reduce(xmm28, xmm28, xmm29);
+    a_.vmovq(max ? rdx : rax, xmm28);
+  }
+  a_.sub(rdx, rax);
+  a_.mov(rsi, rdx);
+  a_.shr(rsi, 32);
+  a_.jnz(other);
+  a_.mov(DistanceWord(known.slot), edx);
+  a_.mov(ecx, kGather);
+  EmitCheckGlobal(known, low, end, write, other);
+  a_.mov(FirstWord(known.slot), rax);
+}
+
+// Accesses lane by lane, the lowest first. Changes zmm28 and zmm29.
+void NativeEmitter::EmitGather(const Instr& in, const KnownAddress& known, const Parts& value,
+                               bool store) {
+  Parts address;
+  const uint32_t count = known.wide ? 4 : 2;
+  const Cached* const cached = Find(known.operand);
+  const int32_t offset = static_cast<int32_t>(in.imm);
+  a_.mov(rax, FirstWord(known.slot));
+  if (known.wide) {
+    a_.lea(rdx, ptr(rax, offset));
+    a_.mov(ecx, DistanceWord(known.slot));
+    a_.add(rcx, rdx);
+    a_.shr(rcx, 5);
+    a_.shr(rdx, 5);
+    a_.sub(rcx, rdx);
+    a_.inc(rcx);
+    a_.mov(edx, kLanes);
+    a_.cmp(rcx, rdx);
+    a_.cmova(rcx, rdx);
+    a_.add(qword_ptr(rbp, static_cast<int32_t>(offsetof(CostCounters, global_sectors))), rcx);
+    const size_t bytes = store ? offsetof(CostCounters, global_bytes_written)
+                               : offsetof(CostCounters, global_bytes_read);
+    a_.add(qword_ptr(rbp, static_cast<int32_t>(bytes)), 4 * kLanes);
+    a_.xor_(eax, eax);
+  }
+  for (uint32_t p = 0; p < count; ++p) {
+    Zmm at = zmm30;
+    if (cached != nullptr) {
+      at = cached->parts[p];
+    } else {
+      a_.vmovdqa64(zmm30, Place(known.operand, p));
+    }
+    const Mem place = ptr(rax, at, 0, offset);
+    a_.kxnorw(k6, k6, k6);
+    if (!known.wide) {
+      if (store) {
+        a_.k(k6).vpscatterdd(place, value[p]);
+      } else {
+        a_.vpxord(zmm28, zmm28, zmm28);
+        a_.k(k6).vpgatherdd(zmm28, place);
+        a_.vmovdqa32(p == 0 ? zmm31 : value[1], zmm28);
+      }
+      continue;
+    }
+    if (store) {
+      const Ymm half = Half(value[p / 2], p % 2, zmm28);
+      a_.k(k6).vpscatterqd(place, half);
+      continue;
+    }
+    a_.vpxord(zmm28, zmm28, zmm28);
+    a_.k(k6).vpgatherqd(ymm28, place);
+    // The destination may not be the address, whose lanes are twice as wide.
+    if (p % 2 == 0) {
+      a_.vmovdqa32(value[p / 2].ymm(), ymm28);
+    } else {
+      a_.vinserti64x4(value[p / 2], value[p / 2], ymm28, 1);
+    }
+  }
+  if (!known.wide && !store) a_.vmovdqa32(value[0], zmm31);
 }
 
 // A row is 32 accesses without gaps, here of several registers for each lane.
@@ -373,7 +495,8 @@ bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
   const uint32_t parts = m.type == Type::kB64 ? 4 : 2;
   const KnownAddress* const found = FindAddress(i, m, step);
   if (found == nullptr) return false;
-  const uint32_t slot = found->slot;
+  const KnownAddress known = *found;
+  const uint32_t slot = known.slot;
   std::vector<int32_t> registers = {store ? in.b : in.d};
   if (vector > 1)
     registers.assign(&function_.extras[in.extra], &function_.extras[in.extra] + vector);
@@ -381,7 +504,7 @@ bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
   for (int32_t r : registers) {
     if (store) values.push_back(Source(r, parts));
   }
-  const std::vector<Cached> old = cache_;
+  std::vector<Cached> old = cache_;
   for (int32_t r : registers) {
     if (!store) values.push_back(Destination(r, parts));
   }
@@ -410,7 +533,27 @@ bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
     if (global) CountGlobal(in, step, false, false);
     a_.bind(done);
   }
-  HandleInstead(i, slow, Remaining(old));
+  old = Remaining(old);
+  if (vector == 1 && SizeOf(m.type) == 4 && CanGather(known)) {
+    const Label handler = a_.newLabel();
+    // The address is where it was in front of the instruction.
+    cold_.push_back([this, slow, handler, in = &in, known, value = values[0], store, old, slot,
+                     resume = *resume_] {
+      a_.bind(slow);
+      a_.cmp(KindWord(slot), store ? kOneAddress : kUnknown);
+      a_.je(handler);
+      if (store) {
+        a_.cmp(KindWord(slot), kUnknown);
+        a_.je(handler);
+      }
+      cache_ = old;
+      EmitGather(*in, known, value, store);
+      a_.jmp(resume);
+    });
+    HandleInstead(i, handler, old);
+    return true;
+  }
+  HandleInstead(i, slow, old);
   return true;
 }
 

@@ -27,6 +27,7 @@ struct alignas(64) NativeConstants {
   uint64_t sign64 = uint64_t{1} << 63, magnitude64 = ~(uint64_t{1} << 63), ones = ~uint64_t{0};
   // The bits of an f64 that an f32 drops, and those values of them that are near the middle.
   uint64_t low29 = 0x1fffffff, below_tie = 0x10000000 - 0x4000, around_tie = 0x8000;
+  uint64_t three = 3;
   uint64_t shared_window = kSharedWindow;
   NativeConstants();
 };

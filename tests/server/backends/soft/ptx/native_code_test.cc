@@ -153,7 +153,7 @@ const std::vector<std::string> kInstructions = {
 };
 
 // A, V and X stand for consecutive addresses in global memory, of 4, 8 and 16 bytes, S and T for such in
-// shared memory, B for one address, and W for scattered ones. O is a random offset that fits.
+// shared memory, B for one address, and W and Y for scattered ones. O is a random offset that fits.
 const std::vector<std::string> kAccesses = {
     "ld.global.u32 R, [A+O]",
     "ld.global.f32 F, [A+O]",
@@ -189,6 +189,9 @@ const std::vector<std::string> kAccesses = {
     "atom.global.add.u32 R, [A+O], R",
     "red.shared.add.u32 [S+O], R",
     "ld.volatile.global.u32 R, [A+O]",
+    "ld.shared.u32 R, [Y+O]",
+    "ld.shared.f32 F, [Y+O]",
+    "st.shared.u32 [Y+O], R",
 };
 
 class Generator {
@@ -246,6 +249,7 @@ std::string Generator::Fill(const std::string& text) {
       case 'V':
       case 'W':
       case 'X':
+      case 'Y':
         out += std::string("%at") + text[i];
         break;
       default:
@@ -289,7 +293,7 @@ std::string Generator::Kernel(bool unusual_accesses) {
       ".reg .b32 %r<" +
       n + ">; .reg .b64 %q<" + n + ">; .reg .f32 %f<" + n + ">; .reg .f64 %d<" + n +
       ">; .reg .pred %p<" + n +
-      ">;\n.reg .b32 %t, %u, %n, %atS, %atT; .reg .b64 %x, %y, "
+      ">;\n.reg .b32 %t, %u, %n, %atS, %atT, %atY; .reg .b64 %x, %y, "
       "%atA, %atB, %atV, %atW, %atX; .reg .pred %loop;\n.shared .align 16 .b8 buffer[" +
       std::to_string(kScratch) +
       "];\n"
@@ -301,7 +305,8 @@ std::string Generator::Kernel(bool unusual_accesses) {
       "mad.wide.u32 %atA, %t, 4, %y; mov.u64 %atB, %y; mad.wide.u32 %atV, %t, 8, %y; mad.wide.u32 "
       "%atX, %t, 16, %y;\n"
       "mul.lo.u32 %n, %t, 80; and.b32 %n, %n, 2032; cvt.u64.u32 %atW, %n; add.u64 %atW, %atW, %y;\n"
-      "mov.u32 %n, buffer; mad.lo.u32 %atS, %t, 4, %n; mad.lo.u32 %atT, %t, 8, %n;\n";
+      "mov.u32 %n, buffer; mad.lo.u32 %atS, %t, 4, %n; mad.lo.u32 %atT, %t, 8, %n;\n"
+      "and.b32 %atY, %t, 15; mad.lo.u32 %atY, %atY, 36, %n;\n";
   for (uint32_t i = 0; i < kPerClass; ++i) {
     const std::string k = std::to_string(i);
     text += "ld.global.u32 %r" + k + ", [%x+" + std::to_string(4 * i) + "]; ld.global.f32 %f" + k +
