@@ -181,7 +181,7 @@ void NativeEmitter::EmitInstr(uint32_t i) {
     bool done = false;
     using Kind = Meaning::Kind;
     if (meaning->kind == Kind::kLoad || meaning->kind == Kind::kStore) {
-      done = AllLanes() && in.guard < 0 && EmitMemory(i, *meaning);
+      done = in.guard < 0 && EmitMemory(i, *meaning);
     } else {
       BeginGuard(in);
       switch (meaning->kind) {

@@ -1,4 +1,4 @@
-// Loads and stores of full warps.
+// Loads and stores.
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -184,6 +184,28 @@ const NativeEmitter::KnownAddress* NativeEmitter::LearnAddress(uint32_t i, const
   free_slots_ &= free_slots_ - 1;
   const Parts address = Source(in.a, known.wide ? 4 : 2);
   const Label each = a_.newLabel(), other = a_.newLabel(), done = a_.newLabel();
+  if (some_lanes_) {
+    const Parts active = Allocate(address.count);
+    for (uint32_t p = 0; p < address.count; ++p) {
+      Masked(p, address.count).z();
+      known.wide ? a_.vmovdqa64(active[p], address[p]) : a_.vmovdqa32(active[p], address[p]);
+    }
+    if (low < 0) {
+      a_.jmp(other);
+    } else {
+      EmitCheckEach(known, active, low, high + step, write, other);
+      a_.mov(KindWord(known.slot), kGather);
+    }
+    a_.bind(done);
+    for (uint32_t p = 0; p < active.count; ++p) free_ |= 1u << active[p].id();
+    cold_.push_back([this, other, done, slot = known.slot] {
+      a_.bind(other);
+      a_.mov(KindWord(slot), kUnknown);
+      a_.jmp(done);
+    });
+    addresses_.push_back(known);
+    return &addresses_.back();
+  }
   EmitPattern(address, step, known.wide, each);
   // rdx: the distance from the first address to the last.
   a_.lea(edx, ptr(rcx, -1));
@@ -248,9 +270,12 @@ void NativeEmitter::EmitCheckEach(const KnownAddress& known, const Parts& addres
     const auto reduce = [&](auto to, auto x, auto y) {
       max ? a_.vpmaxuq(to, x, y) : a_.vpminuq(to, x, y);
     };
-    reduce(zmm28, address[0], address[1]);
-    reduce(zmm28, zmm28, address[2]);
-    reduce(zmm28, zmm28, address[3]);
+    // The other lanes are zeros, which only the minimum must leave out.
+    a_.vpternlogd(zmm28, zmm28, zmm28, max ? 0 : 0xff);
+    for (uint32_t p = 0; p < 4; ++p) {
+      Masked(p, 4);
+      reduce(zmm28, zmm28, address[p]);
+    }
     a_.vextracti64x4(ymm29, zmm28, 1);
     reduce(ymm28, ymm28, ymm29);
     a_.vextracti64x2(xmm29, ymm28, 1);
@@ -285,13 +310,14 @@ void NativeEmitter::EmitGather(const Instr& in, const KnownAddress& known, const
     a_.shr(rdx, 5);
     a_.sub(rcx, rdx);
     a_.inc(rcx);
-    a_.mov(edx, kLanes);
+    some_lanes_ ? a_.popcnt(edx, r15d) : a_.mov(edx, kLanes);
     a_.cmp(rcx, rdx);
     a_.cmova(rcx, rdx);
     a_.add(qword_ptr(rbp, static_cast<int32_t>(offsetof(CostCounters, global_sectors))), rcx);
     const size_t bytes = store ? offsetof(CostCounters, global_bytes_written)
                                : offsetof(CostCounters, global_bytes_read);
-    a_.add(qword_ptr(rbp, static_cast<int32_t>(bytes)), 4 * kLanes);
+    a_.shl(edx, 2);
+    a_.add(qword_ptr(rbp, static_cast<int32_t>(bytes)), rdx);
     a_.xor_(eax, eax);
   }
   for (uint32_t p = 0; p < count; ++p) {
@@ -302,14 +328,19 @@ void NativeEmitter::EmitGather(const Instr& in, const KnownAddress& known, const
       a_.vmovdqa64(zmm30, Place(known.operand, p));
     }
     const Mem place = ptr(rax, at, 0, offset);
-    a_.kxnorw(k6, k6, k6);
+    const KReg active[] = {k1, k2, k3, k4};
+    some_lanes_ ? a_.kmovw(k6, active[p * 4 / count]) : a_.kxnorw(k6, k6, k6);
     if (!known.wide) {
       if (store) {
         a_.k(k6).vpscatterdd(place, value[p]);
       } else {
         a_.vpxord(zmm28, zmm28, zmm28);
         a_.k(k6).vpgatherdd(zmm28, place);
-        a_.vmovdqa32(p == 0 ? zmm31 : value[1], zmm28);
+        if (p == 0) {
+          a_.vmovdqa32(zmm31, zmm28);
+        } else {
+          Masked(1, 2).vmovdqa32(value[1], zmm28);
+        }
       }
       continue;
     }
@@ -320,14 +351,15 @@ void NativeEmitter::EmitGather(const Instr& in, const KnownAddress& known, const
     }
     a_.vpxord(zmm28, zmm28, zmm28);
     a_.k(k6).vpgatherqd(ymm28, place);
-    // The destination may not be the address, whose lanes are twice as wide.
     if (p % 2 == 0) {
-      a_.vmovdqa32(value[p / 2].ymm(), ymm28);
+      a_.vmovdqa32(ymm31, ymm28);
     } else {
-      a_.vinserti64x4(value[p / 2], value[p / 2], ymm28, 1);
+      a_.vinserti64x4(zmm31, zmm31, ymm28, 1);
+      Masked(p / 2, 2).vmovdqa32(value[p / 2], zmm31);
     }
   }
-  if (!known.wide && !store) a_.vmovdqa32(value[0], zmm31);
+  // Both parts of the address were needed before, and the destination may be the address.
+  if (!known.wide && !store) Masked(0, 2).vmovdqa32(value[0], zmm31);
 }
 
 // A row is 32 accesses without gaps, here of several registers for each lane.
@@ -492,6 +524,8 @@ bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
   if (in.aux != 0 || step > 16 || in.imm % step != 0 || std::abs(in.imm) >= kMaxOffset)
     return false;
   if (global && !m.memory.address64) return false;
+  const bool gathers = vector == 1 && step == 4 && global == m.memory.address64;
+  if (some_lanes_ && !gathers) return false;
   const uint32_t parts = m.type == Type::kB64 ? 4 : 2;
   const KnownAddress* const found = FindAddress(i, m, step);
   if (found == nullptr) return false;
@@ -509,6 +543,13 @@ bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
     if (!store) values.push_back(Destination(r, parts));
   }
   const Label slow = a_.newLabel(), one = a_.newLabel(), done = a_.newLabel();
+  if (some_lanes_) {
+    a_.cmp(KindWord(slot), kGather);
+    a_.jne(slow);
+    EmitGather(in, known, values[0], store);
+    HandleInstead(i, slow, Remaining(old));
+    return true;
+  }
   const Mem place = ptr(rax, static_cast<int32_t>(in.imm));
   a_.mov(rax, FirstWord(slot));
   a_.cmp(KindWord(slot), kOneAddress);
@@ -534,7 +575,7 @@ bool NativeEmitter::EmitMemory(uint32_t i, const Meaning& m) {
     a_.bind(done);
   }
   old = Remaining(old);
-  if (vector == 1 && SizeOf(m.type) == 4 && CanGather(known)) {
+  if (gathers) {
     const Label handler = a_.newLabel();
     // The address is where it was in front of the instruction.
     cold_.push_back([this, slow, handler, in = &in, known, value = values[0], store, old, slot,
