@@ -131,6 +131,8 @@ class NativeEmitter {
   void LoadPredicate(Gp to, int32_t operand);
   bool EmitFloat(const Instr& in, const Meaning& m);
   bool EmitFloat32(const Instr& in, const Meaning& m);
+  void EmitPart32(VectorOp op, uint32_t p, const Zmm& to, const std::array<Zmm, 3>& from,
+                  bool direct);
   bool EmitFloat64(const Instr& in, const Meaning& m);
   bool EmitConvert(const Instr& in, const Meaning& m);
   void EmitMinMax(const Instr& in, const Meaning& m);

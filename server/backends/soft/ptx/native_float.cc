@@ -28,6 +28,69 @@ bool NativeEmitter::EmitFloat(const Instr& in, const Meaning& m) {
   return m.type == Type::kF32 ? EmitFloat32(in, m) : EmitFloat64(in, m);
 }
 
+// Computes part `p` of a result from its operands. `direct`: only the active lanes of `to` change.
+void NativeEmitter::EmitPart32(VectorOp op, uint32_t p, const Zmm& to,
+                               const std::array<Zmm, 3>& from, bool direct) {
+  using enum VectorOp;
+  const auto& [x, y, z] = from;
+  const auto masked = [&]() -> Assembler& { return direct ? Masked(p, 2) : a_; };
+  switch (op) {
+    case kAdd:
+      masked().vaddps(to, x, y);
+      break;
+    case kSub:
+      masked().vsubps(to, x, y);
+      break;
+    case kMulLo:
+      masked().vmulps(to, x, y);
+      break;
+    case kDiv:
+      masked().vdivps(to, x, y);
+      break;
+    case kSqrt:
+      masked().vsqrtps(to, x);
+      break;
+    case kRcp:
+      a_.vbroadcastss(to, DETSHARE_CONSTANT(one));
+      a_.vdivps(to, to, x);
+      break;
+    case kNeg:
+      a_.vpxord(to, x, DETSHARE_BROADCAST32(sign));
+      break;
+    case kAbs:
+      a_.vpandd(to, x, DETSHARE_BROADCAST32(magnitude));
+      break;
+    case kDivApprox:
+      a_.vdivps(zmm31, x, y);
+      a_.vcmpps(k6, y, DETSHARE_BROADCAST32(two_to_126), 0x1e);
+      a_.vcmpps(k7, y, DETSHARE_BROADCAST32(minus_two_to_126), 0x11);
+      a_.korw(k6, k6, k7);
+      a_.vpandd(zmm30, y, DETSHARE_BROADCAST32(sign));
+      a_.k(k6).vmulps(zmm31, x, zmm30);
+      break;
+    case kFma: {
+      const bool same_c = to.id() == z.id(), same_a = to.id() == x.id(), same_b = to.id() == y.id();
+      if (same_c) {
+        masked().vfmadd231ps(to, x, y);
+      } else if (same_a) {
+        masked().vfmadd213ps(to, y, z);
+      } else if (same_b) {
+        masked().vfmadd213ps(to, x, z);
+      } else if (direct && !AllLanes()) {
+        a_.vmovaps(zmm31, z);
+        a_.vfmadd231ps(zmm31, x, y);
+        Masked(p, 2).vmovaps(to, zmm31);
+      } else {
+        a_.vmovaps(to, z);
+        a_.vfmadd231ps(to, x, y);
+      }
+      break;
+    }
+    default:
+      break;
+  }
+}
+
 bool NativeEmitter::EmitFloat32(const Instr& in, const Meaning& m) {
   using enum VectorOp;
   if (m.op == kMin || m.op == kMax) {
@@ -66,63 +129,7 @@ bool NativeEmitter::EmitFloat32(const Instr& in, const Meaning& m) {
       }
     }
     const Zmm to = direct ? d[p] : zmm31;
-    const auto masked = [&]() -> Assembler& { return direct ? Masked(p, 2) : a_; };
-    switch (m.op) {
-      case kAdd:
-        masked().vaddps(to, x, y);
-        break;
-      case kSub:
-        masked().vsubps(to, x, y);
-        break;
-      case kMulLo:
-        masked().vmulps(to, x, y);
-        break;
-      case kDiv:
-        masked().vdivps(to, x, y);
-        break;
-      case kSqrt:
-        masked().vsqrtps(to, x);
-        break;
-      case kRcp:
-        a_.vbroadcastss(to, DETSHARE_CONSTANT(one));
-        a_.vdivps(to, to, x);
-        break;
-      case kNeg:
-        a_.vpxord(to, x, DETSHARE_BROADCAST32(sign));
-        break;
-      case kAbs:
-        a_.vpandd(to, x, DETSHARE_BROADCAST32(magnitude));
-        break;
-      case kDivApprox:
-        a_.vdivps(zmm31, x, y);
-        a_.vcmpps(k6, y, DETSHARE_BROADCAST32(two_to_126), 0x1e);
-        a_.vcmpps(k7, y, DETSHARE_BROADCAST32(minus_two_to_126), 0x11);
-        a_.korw(k6, k6, k7);
-        a_.vpandd(zmm30, y, DETSHARE_BROADCAST32(sign));
-        a_.k(k6).vmulps(zmm31, x, zmm30);
-        break;
-      case kFma: {
-        const bool same_c = to.id() == z.id(), same_a = to.id() == x.id(),
-                   same_b = to.id() == y.id();
-        if (same_c) {
-          masked().vfmadd231ps(to, x, y);
-        } else if (same_a) {
-          masked().vfmadd213ps(to, y, z);
-        } else if (same_b) {
-          masked().vfmadd213ps(to, x, z);
-        } else if (direct && !AllLanes()) {
-          a_.vmovaps(zmm31, z);
-          a_.vfmadd231ps(zmm31, x, y);
-          Masked(p, 2).vmovaps(to, zmm31);
-        } else {
-          a_.vmovaps(to, z);
-          a_.vfmadd231ps(to, x, y);
-        }
-        break;
-      }
-      default:
-        return false;
-    }
+    EmitPart32(m.op, p, to, {x, y, z}, direct);
     if (direct) continue;
     if (sat) {
       // The second operand is the result for a NaN.
