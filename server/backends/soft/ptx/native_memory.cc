@@ -297,7 +297,6 @@ void NativeEmitter::EmitCheckEach(const KnownAddress& known, const Parts& addres
 // Accesses lane by lane, the lowest first. Changes zmm28 and zmm29.
 void NativeEmitter::EmitGather(const Instr& in, const KnownAddress& known, const Parts& value,
                                bool store) {
-  Parts address;
   const uint32_t count = known.wide ? 4 : 2;
   const Cached* const cached = Find(known.operand);
   const int32_t offset = static_cast<int32_t>(in.imm);
