@@ -152,7 +152,8 @@ const std::vector<Entry>& Entries() {
         "daemon started; 0: no preemption"},
        OfDevices([](const D& device) { return Seconds(device.preemption.latency_ns); })},
       {{"detshare_device_preemption_memory_bytes", kGauge, "device",
-        "Memory of the device that the urgent time-slice group of a process takes while it is open; 0: no preemption"},
+        "Memory of the device that the urgent time-slice group of a process takes while it is "
+        "open; 0: no preemption"},
        OfDevices([](const D& device) { return device.preemption.memory_bytes; })},
       {{"detshare_device_beside_native", kGauge, "device",
         "1 while programs that the daemon does not serve use the device beside its ordinary work, "
