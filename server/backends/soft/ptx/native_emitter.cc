@@ -329,6 +329,16 @@ void NativeEmitter::EmitCall(uint32_t i, bool guarded) {
   a_.call(rax);
 }
 
+void NativeEmitter::CallForLanes(uint32_t i, bool guarded, Label skip) {
+  if (guarded) {
+    a_.test(edi, edi);
+    a_.jz(skip);
+  }
+  EmitCall(i, guarded);
+  a_.cmp(DETSHARE_CONTEXT(budget), 0);
+  a_.jle(return_);
+}
+
 void NativeEmitter::CallHandler(uint32_t i) {
   const Instr& in = function_.code[i];
   Settle();
@@ -337,13 +347,7 @@ void NativeEmitter::CallHandler(uint32_t i) {
   BeginGuard(in);
   const bool guarded = guarded_;
   guarded_ = false;
-  if (guarded) {
-    a_.test(edi, edi);
-    a_.jz(skip);
-  }
-  EmitCall(i, guarded);
-  a_.cmp(DETSHARE_CONTEXT(budget), 0);
-  a_.jle(return_);
+  CallForLanes(i, guarded, skip);
   // No handler of these instructions is known to do so; but then the chain would be wrong.
   a_.mov(rax, asmjit::imm(reinterpret_cast<uint64_t>(&in + 1)));
   a_.cmp(DETSHARE_CONTEXT(pc), rax);
@@ -367,13 +371,7 @@ void NativeEmitter::HandleInstead(uint32_t i, Label enter, std::vector<Cached> b
     pending_ = pending;
     AddCosts(false);
     const Label skip = a_.newLabel();
-    if (guarded) {
-      a_.test(edi, edi);
-      a_.jz(skip);
-    }
-    EmitCall(i, guarded);
-    a_.cmp(DETSHARE_CONTEXT(budget), 0);
-    a_.jle(return_);
+    CallForLanes(i, guarded, skip);
     a_.bind(skip);
     AddCosts(true);
     pending_.fill(0);

@@ -87,6 +87,8 @@ class NativeEmitter {
   // in front of it.
   void HandleInstead(uint32_t i, Label enter, std::vector<Cached> before);
   void EmitCall(uint32_t i, bool guarded);
+  // Calls the handler, or goes to `skip` if no guarded lane is active. Returns when the turn ended.
+  void CallForLanes(uint32_t i, bool guarded, Label skip);
   // Adds the counts of the instructions since the last call to the counters and the budget.
   void Settle();
   void AddCosts(bool back);
