@@ -14,4 +14,12 @@ using AlignedBytes = std::unique_ptr<uint8_t[], AlignedFree>;
 // Allocates at least one byte, zeroed and aligned to 64 bytes. Null when memory is used up.
 AlignedBytes AllocateAligned(size_t bytes);
 
+struct SparseFree {
+  size_t mapped = 0;  // bytes; 0: AlignedFree frees it
+  void operator()(uint8_t* p) const;
+};
+using SparseBytes = std::unique_ptr<uint8_t[], SparseFree>;
+// The same for memory of which mostly little is used: the rest takes neither memory nor time.
+SparseBytes AllocateSparse(size_t bytes);
+
 }  // namespace detshare::soft::ptx

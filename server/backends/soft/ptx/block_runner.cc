@@ -120,7 +120,7 @@ struct BlockRunner::Impl {
       block.unit = &unit;
       block.rank = rank;
       block.shared = AllocateAligned(launch->shared_accessible);
-      block.local = AllocateAligned(size_t{launch->stack_bytes} * warps * kLanes);
+      block.local = AllocateSparse(size_t{launch->stack_bytes} * warps * kLanes);
       block.registers = AllocateAligned(warp_bytes * warps);
       out_of_memory = out_of_memory || block.shared == nullptr || block.local == nullptr ||
                       block.registers == nullptr;

@@ -106,7 +106,7 @@ struct Block {
   std::array<Barrier, 16> barriers;
   std::map<uint32_t, int32_t> runtime_errors;  // cudaGetLastError() of threads that have an error
   AlignedBytes shared;
-  AlignedBytes local;
+  SparseBytes local;
   AlignedBytes registers;
 };
 
