@@ -286,7 +286,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   assignment.turn_group = grant.turn_group;
   assignment.shares_device = followed && turn_ != nullptr && turn_->shared();
   assignment.yields_to_processes = yields;
-  assignment.preempts = grant.urgent && device_.urgent() != nullptr;
+  assignment.preempts = Preempts(grant);
   if (!device_.properties().preemption.available) assignment.max_parked = kMaxParked;
   assignment.budget = grant.budget;
   for (const int index : grant.prepare) assignment.prepare.push_back(PlaceAt(index).partition);
@@ -381,8 +381,7 @@ void DeviceScheduler::Decide() {
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
         takes_turns == entry.takes_turns && shares == entry.shares_device &&
         yields == entry.yields && entry.promise == PromiseOf(entry.tenant) &&
-        entry.preempts == (grant.urgent && device_.urgent() != nullptr) &&
-        grant.budget == policy::kForever) {
+        entry.preempts == Preempts(grant) && grant.budget == policy::kForever) {
       continue;
     }
     Publish(entry, grant, followed, yields);
@@ -571,6 +570,10 @@ void DeviceScheduler::Run() {
 }
 
 // ---- reports
+
+bool DeviceScheduler::Preempts(const policy::Grant& grant) const {
+  return grant.urgent && device_.urgent() != nullptr;
+}
 
 bool DeviceScheduler::Preempts(const Entry& entry) const {
   if (device_.urgent() == nullptr) return false;

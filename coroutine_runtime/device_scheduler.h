@@ -169,6 +169,8 @@ class DeviceScheduler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   policy::Tenant TenantOf(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const Place& PlaceAt(int index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the grant's work should run in the urgent time-slice group, which is open then.
+  bool Preempts(const policy::Grant& grant) const;
   // Whether its work runs in the urgent time-slice group.
   bool Preempts(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null if it is not in places_.

@@ -649,11 +649,9 @@ absl::StatusOr<ReloadReport> Supervisor::Apply() {
 }
 
 void Supervisor::KeepSpares() {
+  if (!has_gpus_.has_value()) return engines_->KeepSpares(0);
   const int64_t wanted = applied_.spare_engines;
-  engines_->KeepSpares(!has_gpus_.has_value() ? 0
-                       : wanted >= 0          ? static_cast<size_t>(wanted)
-                       : *has_gpus_           ? 1
-                                              : 0);
+  engines_->KeepSpares(wanted >= 0 ? static_cast<size_t>(wanted) : *has_gpus_ ? 1 : 0);
 }
 
 void Supervisor::LimitSessions() {

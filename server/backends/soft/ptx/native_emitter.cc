@@ -140,8 +140,7 @@ void NativeEmitter::EmitSegment(uint32_t segment) {
     cold_.push_back([this, start = l.start[some_lanes_], body = l.body[some_lanes_],
                      cached = cache_, addresses = addresses_] {
       a_.bind(start);
-      for (const KnownAddress& k : addresses)
-        a_.mov(dword_ptr(rsp, static_cast<int32_t>(16 * k.slot + 8)), kUnknown);
+      for (const KnownAddress& k : addresses) a_.mov(KindWord(k.slot), kUnknown);
       LoadCold(cached);
       a_.jmp(body);
     });

@@ -105,6 +105,7 @@ class NativeEmitter {
   void Evict(size_t index);
   uint32_t NextUse(int32_t operand) const;
   void Canonicalise(Cached* cached);
+  void Store(Cached* cached);
   void StoreDirty();
   void StoreCold(const std::vector<Cached>& cached);
   void LoadCold(const std::vector<Cached>& cached);
@@ -141,6 +142,10 @@ class NativeEmitter {
   void EmitRsqrt(const Instr& in, const Meaning& m);
   void Flush(const Zmm& z);
   void FixNan(const Zmm& z);
+  // The same for the active lanes of part `part` of a register of 32 bits.
+  void FixActiveNan(uint32_t part, const Zmm& z);
+  // The lower halves of the 64-bit lanes of two vectors, in zmm28.
+  void Narrow(const Zmm& low, const Zmm& high);
   // Half `half` of a vector of 32-bit lanes, in the lower half of the result, which may be `temporary`.
   asmjit::x86::Ymm Half(const Zmm& z, uint32_t half, const Zmm& temporary);
   bool EmitSpecialRegister(const Instr& in);

@@ -7,12 +7,6 @@ namespace detshare::soft::ptx {
 
 using namespace asmjit::x86;
 
-namespace {
-
-constexpr uint32_t kUnordered = 3;  // a predicate of vcmpps
-
-}  // namespace
-
 // Makes subnormal lanes zeros of the same sign.
 void NativeEmitter::Flush(const Zmm& z) {
   a_.vptestnmd(k6, z, DETSHARE_BROADCAST32(exponent));
@@ -22,6 +16,12 @@ void NativeEmitter::Flush(const Zmm& z) {
 void NativeEmitter::FixNan(const Zmm& z) {
   a_.vcmpps(k6, z, z, kUnordered);
   a_.k(k6).vpbroadcastd(z, DETSHARE_CONSTANT(nan));
+}
+
+void NativeEmitter::FixActiveNan(uint32_t part, const Zmm& z) {
+  // For the comparison. The others of k6 are clear then.
+  if (some_lanes_) a_.k(part == 0 ? k1 : k3);
+  FixNan(z);
 }
 
 bool NativeEmitter::EmitFloat(const Instr& in, const Meaning& m) {

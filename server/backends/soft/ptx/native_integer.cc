@@ -131,6 +131,12 @@ Ymm NativeEmitter::Half(const Zmm& z, uint32_t half, const Zmm& temporary) {
   return temporary.ymm();
 }
 
+void NativeEmitter::Narrow(const Zmm& low, const Zmm& high) {
+  a_.vpmovqd(ymm28, low);
+  a_.vpmovqd(ymm29, high);
+  a_.vinserti64x4(zmm28, zmm28, ymm29, 1);
+}
+
 bool NativeEmitter::EmitWidth(const Instr& in, const Meaning& m) {
   switch (m.op) {
     case VectorOp::kZext32To64:
@@ -149,9 +155,7 @@ bool NativeEmitter::EmitWidth(const Instr& in, const Meaning& m) {
     case VectorOp::kTrunc64To32: {
       const Parts a = Source(in.a, 4), d = Destination(in.d, 2);
       for (uint32_t p = 0; p < 2; ++p) {
-        a_.vpmovqd(ymm28, a[2 * p]);
-        a_.vpmovqd(ymm29, a[2 * p + 1]);
-        a_.vinserti64x4(zmm28, zmm28, ymm29, 1);
+        Narrow(a[2 * p], a[2 * p + 1]);
         Masked(p, 2).vmovdqa32(d[p], zmm28);
       }
       return true;
@@ -178,9 +182,7 @@ bool NativeEmitter::EmitWidth(const Instr& in, const Meaning& m) {
           const int shift = k == 0 ? 0 : 32;
           a_.vpsrlq(zmm28, a[2 * p], shift);
           a_.vpsrlq(zmm29, a[2 * p + 1], shift);
-          a_.vpmovqd(ymm28, zmm28);
-          a_.vpmovqd(ymm29, zmm29);
-          a_.vinserti64x4(zmm28, zmm28, ymm29, 1);
+          Narrow(zmm28, zmm29);
           Masked(p, 2).vmovdqa32(d[p], zmm28);
         }
       }

@@ -17,7 +17,6 @@ constexpr int64_t kMaxOffset = 1 << 28;
 
 Mem FirstWord(uint32_t slot) { return qword_ptr(rsp, static_cast<int32_t>(16 * slot)); }
 Mem DistanceWord(uint32_t slot) { return dword_ptr(rsp, static_cast<int32_t>(16 * slot + 12)); }
-Mem KindWord(uint32_t slot) { return dword_ptr(rsp, static_cast<int32_t>(16 * slot + 8)); }
 
 uint64_t FindWholeRange(Context* c, uint64_t begin, uint64_t end, uint64_t write) {
   return FindRange(*c, begin, end - begin, write != 0);

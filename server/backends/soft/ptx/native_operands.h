@@ -43,6 +43,13 @@ inline asmjit::x86::Mem ConstantAt(size_t offset) {
   return asmjit::x86::ptr(asmjit::x86::r14, static_cast<int32_t>(offset));
 }
 
+constexpr uint32_t kUnordered = 3;  // a predicate of vcmpps
+
+// The AddressKind of a checked address register (NativeEmitter::KnownAddress).
+inline asmjit::x86::Mem KindWord(uint32_t slot) {
+  return asmjit::x86::dword_ptr(asmjit::x86::rsp, static_cast<int32_t>(16 * slot + 8));
+}
+
 #define DETSHARE_CONTEXT(field) ContextField(offsetof(Context, field), sizeof(Context::field))
 #define DETSHARE_CONSTANT(name) ConstantAt(offsetof(NativeConstants, name))
 #define DETSHARE_BROADCAST32(name) DETSHARE_CONSTANT(name)._1to16()

@@ -44,27 +44,27 @@ void NativeEmitter::Canonicalise(Cached* cached) {
   // Mostly there is no NaN. One comparison finds those of both vectors.
   const Label fix = a_.newLabel(), done = a_.newLabel();
   const Parts p = cached->parts;
-  a_.vcmpps(k6, p[0], p[1], 3);
+  a_.vcmpps(k6, p[0], p[1], kUnordered);
   a_.kortestw(k6, k6);
   a_.jnz(fix);
   a_.bind(done);
-  cold_.push_back([this, fix, done, p, some = some_lanes_] {
+  cold_.push_back([this, fix, done, p] {
     a_.bind(fix);
-    for (uint32_t i = 0; i < 2; ++i) {
-      if (some) a_.k(i == 0 ? k1 : k3);
-      a_.vcmpps(k6, p[i], p[i], 3);
-      a_.k(k6).vpbroadcastd(p[i], DETSHARE_CONSTANT(nan));
-    }
+    for (uint32_t i = 0; i < 2; ++i) FixActiveNan(i, p[i]);
     a_.jmp(done);
   });
 }
 
+void NativeEmitter::Store(Cached* cached) {
+  Canonicalise(cached);
+  for (uint32_t p = 0; p < cached->parts.count; ++p)
+    a_.vmovdqa64(Place(cached->operand, p), cached->parts[p]);
+  cached->dirty = false;
+}
+
 void NativeEmitter::Evict(size_t index) {
   Cached& c = cache_[index];
-  if (c.dirty) {
-    Canonicalise(&c);
-    for (uint32_t p = 0; p < c.parts.count; ++p) a_.vmovdqa64(Place(c.operand, p), c.parts[p]);
-  }
+  if (c.dirty) Store(&c);
   for (uint32_t p = 0; p < c.parts.count; ++p) free_ |= 1u << c.parts[p].id();
   cache_.erase(cache_.begin() + static_cast<long>(index));
 }
@@ -134,10 +134,7 @@ void NativeEmitter::SetRaw(int32_t operand, bool raw) { Find(operand)->raw = raw
 
 void NativeEmitter::StoreDirty() {
   for (Cached& c : cache_) {
-    if (!c.dirty) continue;
-    Canonicalise(&c);
-    for (uint32_t p = 0; p < c.parts.count; ++p) a_.vmovdqa64(Place(c.operand, p), c.parts[p]);
-    c.dirty = false;
+    if (c.dirty) Store(&c);
   }
 }
 
@@ -150,10 +147,8 @@ void NativeEmitter::StoreCold(const std::vector<Cached>& cached) {
         a_.vmovdqa64(Place(c.operand, p), c.parts[p]);
         continue;
       }
-      if (some_lanes_) a_.k(p == 0 ? k1 : k3);
-      a_.vcmpps(k6, c.parts[p], c.parts[p], 3);
       a_.vmovdqa64(zmm28, c.parts[p]);
-      a_.k(k6).vpbroadcastd(zmm28, DETSHARE_CONSTANT(nan));
+      FixActiveNan(p, zmm28);
       a_.vmovdqa64(Place(c.operand, p), zmm28);
     }
   }
