@@ -56,7 +56,7 @@ class MakingFaults(unittest.TestCase):
         with open(self.program, "w") as file:
             file.write("#!/bin/bash\n%s\n" % text)
         os.chmod(self.program, 0o755)
-        made = make(self.daemon, self.program, count, tenants, self.directory.name)
+        made = make(self.daemon, self.program, faults.KINDS, count, tenants, self.directory.name)
         for thread in made.threads:
             thread.join()
         return made
