@@ -1,5 +1,10 @@
-"""C++ targets of the project: the ordinary rules, with precompiled headers and unity sources."""
+"""C++ targets of the project: the ordinary rules, with precompiled headers and unity sources.
 
+In the ordinary configuration, clang compiles the sources below tests/ (quick_objects.bzl), but not those below tests/policy,
+which simulate policies and are optimised.
+"""
+
+load("//bazel:quick_objects.bzl", "quick_objects")
 load("//bazel:unity.bzl", "unity")
 load("@rules_cc//cc:defs.bzl", _cc_binary = "cc_binary", _cc_library = "cc_library", _cc_test = "cc_test")
 
@@ -9,22 +14,37 @@ _GRPC = [
     "//third_party/shim:grpc",
 ]
 
+_OFF = "//third_party/precompiled:off"
+
 def _precompiled(deps, precompiled):
     """Returns (deps, copts) that make the compiler read a header of //third_party/precompiled first."""
     if precompiled == "none":
         return [], []
     if precompiled == "auto":
-        package = native.package_name()
-        if package.startswith("tests") and not package.startswith("tests/policy"):
-            precompiled = "test"
-        else:
-            precompiled = "grpc" if [d for d in deps if d in _GRPC] else "standard"
-    off = "//third_party/precompiled:off"
+        precompiled = "grpc" if [d for d in deps if d in _GRPC] else "standard"
     header = "third_party/precompiled/%s.h" % precompiled
     return (
-        select({off: [], "//conditions:default": ["//third_party/precompiled:" + precompiled]}),
-        select({off: [], "//conditions:default": ["-include", "$(BINDIR)/" + header]}),
+        select({_OFF: [], "//conditions:default": ["//third_party/precompiled:" + precompiled]}),
+        select({_OFF: [], "//conditions:default": ["-include", "$(BINDIR)/" + header]}),
     )
+
+def _is_test():
+    package = native.package_name()
+    return package.startswith("tests") and not package.startswith("tests/policy")
+
+def _quick(name, srcs, hdrs, deps, precompiled, testonly):
+    """Returns the `srcs` with which a rule links the sources of a test, whoever compiles them."""
+    native.filegroup(name = name + "_sources", srcs = srcs)
+    quick_objects(
+        name = name + "_objects",
+        testonly = testonly,
+        srcs = [":%s_sources" % name],
+        hdrs = hdrs,
+        header = None if precompiled == "none" else "//third_party/precompiled:test",
+        tags = ["manual"],
+        deps = deps,
+    )
+    return select({_OFF: [":%s_sources" % name], "//conditions:default": [":%s_objects" % name]})
 
 def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_library whose sources read a precompiled header first, and are compiled several at once.
@@ -35,13 +55,17 @@ def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precom
       textual_hdrs: as in cc_library.
       deps: its dependencies.
       copts: its options for the compiler.
-      precompiled: which one: "standard", "grpc", "test", "none", or "auto" ("test", which holds Catch, below tests/, but not
-        below tests/policy, whose sources are optimised; else "grpc" for a target that names gRPC or Protocol Buffers among
-        its dependencies; else "standard").
+      precompiled: which one: "standard", "grpc", "none", or "auto" ("grpc" for a target that names gRPC or Protocol Buffers
+        among its dependencies; else "standard"). Tests that clang compiles read "test", which holds Catch, unless it is
+        "none".
       **kwargs: other attributes.
     """
-    more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
     unity_srcs, unity_hdrs = unity(name, srcs)
+    if _is_test() and srcs:
+        hdrs = kwargs.get("hdrs", []) + textual_hdrs + unity_hdrs
+        testonly = kwargs.get("testonly", False)
+        unity_srcs, precompiled = _quick(name, unity_srcs, hdrs, deps, precompiled, testonly), "none"
+    more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
     _cc_library(
         name = name,
         srcs = unity_srcs,
@@ -53,10 +77,14 @@ def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precom
 
 def cc_binary(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_binary in the same way."""
+    if _is_test() and srcs:
+        srcs, precompiled = _quick(name, srcs, [], deps, precompiled, kwargs.get("testonly", False)), "none"
     more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
     _cc_binary(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)
 
 def cc_test(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_test in the same way."""
+    if _is_test() and srcs:
+        srcs, precompiled = _quick(name, srcs, [], deps, precompiled, testonly = True), "none"
     more_deps, more_copts = _precompiled(deps, precompiled)
     _cc_test(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)

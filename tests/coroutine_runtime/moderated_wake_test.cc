@@ -64,7 +64,7 @@ TEST_CASE("A wait ends for each kind of wake-up, for its limit and for good") {
 
 // A thread that waits without a limit and counts what it takes.
 struct Waiting {
-  const RealClock clock;
+  const RealClock clock{};
   ModeratedWake wake{clock};
   int stored = 0;  // by a caller before it wakes the thread
   std::atomic<int> seen{0};

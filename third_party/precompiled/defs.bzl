@@ -22,7 +22,7 @@ def _precompiled_header_impl(ctx):
             feature_configuration = features,
             cc_toolchain = toolchain,
             use_pic = True,
-            user_compile_flags = fragment.copts + fragment.cxxopts + ctx.attr.copts,
+            user_compile_flags = fragment.copts + fragment.cxxopts,
         ),
     )
     ctx.actions.run(
@@ -45,7 +45,6 @@ precompiled_header = rule(
     implementation = _precompiled_header_impl,
     attrs = {
         "includes": attr.string_list(doc = "The headers, as between < and >."),
-        "copts": attr.string_list(doc = "Options for the compiler. The sources that use the header need the same."),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],

@@ -61,7 +61,7 @@ TEST_CASE("Threads may use the compile cache at the same time") {
   CompileCache cache(1 << 20);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&cache, t] {
+    threads.emplace_back([&cache] {
       for (int i = 0; i < 200; ++i) {
         CompileCache::Entry* entry = cache.Open(std::to_string(i % 10));
         cache.Store(*entry, "0123456789", 10);

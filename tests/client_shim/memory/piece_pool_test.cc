@@ -120,14 +120,12 @@ TEST_CASE("Random pieces never overlap, and free room is used again") {
   Pool pool;
   std::minstd_rand random(7);
   std::map<uint64_t, uint64_t> pieces;  // begin and size
-  uint64_t bytes = 0;
   for (int step = 0; step < 5000; ++step) {
     if (!pieces.empty() && random() % 2 == 0) {
       auto piece = pieces.lower_bound(
           std::prev(pieces.end())->first -
           random() % (std::prev(pieces.end())->first - pieces.begin()->first + 1));
       pool.pool.Free(1, piece->first, piece->second);
-      bytes -= piece->second;
       pieces.erase(piece);
     } else {
       const uint64_t size = 1 + random() % (random() % 10 == 0 ? 900'000 : 5'000);
@@ -137,7 +135,6 @@ TEST_CASE("Random pieces never overlap, and free room is used again") {
       CHECK((after == pieces.begin() ||
              std::prev(after)->first + std::prev(after)->second <= piece.address));
       pieces.emplace(piece.address, size);
-      bytes += size;
     }
   }
   for (const auto& [address, size] : pieces) pool.pool.Free(1, address, size);

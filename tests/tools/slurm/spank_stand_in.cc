@@ -90,6 +90,9 @@ spank_err_t spank_option_getopt(spank_t, spank_option* option, char** text) {
   *text = slurm.text.data();
   return kSuccess;
 }
+// Slurm declares it with an enum before the dots, which clang warns of.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wvarargs"
 spank_err_t spank_get_item(spank_t, spank_item_t item, ...) {
   va_list places;
   va_start(places, item);
@@ -98,6 +101,7 @@ spank_err_t spank_get_item(spank_t, spank_item_t item, ...) {
   va_end(places);
   return item == S_JOB_ID || item == S_JOB_UID ? kSuccess : ESPANK_BAD_ARG;
 }
+#pragma GCC diagnostic pop
 spank_err_t spank_getenv(spank_t, const char* name, char* buffer, int size) {
   const char* const value = std::getenv(name);
   if (!slurm.task) return ESPANK_NOT_REMOTE;

@@ -301,6 +301,8 @@ void CheckFromInteger(const char* d, const char* s) {
       {"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
   for (const auto& [name, mode] : modes) {
     Check1<D, S>(std::string("cvt.") + name + "." + d + "." + s + " %o, %a;", [mode = mode](S a) {
+      // clang's conversion of uint64_t gives -0 with FE_DOWNWARD.
+      if (std::is_integral_v<S> && a == 0) return D{0};
       std::fesetround(mode);
       volatile S in = a;
       volatile D out = static_cast<D>(in);

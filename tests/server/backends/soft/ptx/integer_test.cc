@@ -87,7 +87,7 @@ void CheckWidth() {
   for (const auto& [name, holds] : compares) {
     const std::string compare = std::string("setp.") + name + "." + IntegerSuffix<T>() +
                                 " %p, %a, %b; selp.u32 %o, 1, 0, %p;";
-    Check2<u32, T, T>(compare, [&](T a, T b) { return holds(a, b) ? 1 : 0; });
+    Check2<u32, T, T>(compare, [holds = holds](T a, T b) { return holds(a, b) ? 1 : 0; });
   }
 }
 

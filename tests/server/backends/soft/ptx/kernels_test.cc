@@ -322,12 +322,10 @@ TEST_CASE_METHOD(Fixture, "Atomics of all kinds add up over blocks on several th
   uint64_t wide = 0;
   float sum = 0;
   double half = 0;
-  int exclusive = 0;
   for (int t = 0; t < kThreads; ++t) {
     wide += static_cast<uint64_t>(t) << 30;
     sum += static_cast<float>(t % 16);
     half += 0.5 * t;
-    exclusive ^= 1 << (t % 5);
   }
   CHECK(a[8] == -50);
   CHECK(a[9] == (kBlocks * kThreads) % 7);
