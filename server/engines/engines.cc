@@ -47,7 +47,8 @@ enum class Source : uint64_t {
   kProcess = 2,
   kAdmission = 3,
   kTimer = 4,
-  kSpareTimer = 5
+  kSpareTimer = 5,
+  kUnknownTimer = 6
 };
 
 // A process that ends sooner than this after its beginning has failed. It is not started again for
@@ -222,6 +223,7 @@ Engines::Engines(Options options)
     : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   Watch(epoll_, save_timer_.fd(), Source::kTimer, 0);
   Watch(epoll_, spares_.fd(), Source::kSpareTimer, 0);
+  Watch(epoll_, unknown_timer_.fd(), Source::kUnknownTimer, 0);
   if (options_.users.has_value()) users_.emplace(*options_.users);
   book_.SetLimits(options_.limits);
 }
@@ -271,11 +273,12 @@ void Engines::Adopt() {
     const bool shared = name == kSharedByEngines && !used.empty();
     if (shared || used.contains(name)) continue;
     if (InUse(entry->path().string())) {
-      unknown_engines_ = true;
+      unknown_.insert(entry->path().string());
       continue;
     }
     RemoveTree(entry->path().string());
   }
+  if (!unknown_.empty()) unknown_timer_.Start(unknown_period_);
   // Engines with users of their own read there.
   const std::string shared = SharedDirectory(options_.runtime_directory);
   mkdir(shared.c_str(), 0700);  // may be there
@@ -400,6 +403,7 @@ void Engines::Proceed() {
     const auto source = static_cast<Source>(events[i].data.u64 >> 32);
     if (source == Source::kTimer) SaveAgain();
     if (source == Source::kSpareTimer) BeginSpares();
+    if (source == Source::kUnknownTimer) RemoveUnknown();
     const auto engine = engines_.find(static_cast<uint32_t>(events[i].data.u64 & UINT32_MAX));
     if (engine == engines_.end()) continue;
     if (source == Source::kProcess) Reap(engine);
@@ -409,11 +413,28 @@ void Engines::Proceed() {
   if (left_sessions_) RemoveLeftSessions();
 }
 
+void Engines::RemoveUnknown() {
+  unknown_timer_.Clear();
+  std::erase_if(unknown_, [&](const std::string& directory) {
+    // A new engine may have got the directory of one that has ended.
+    const bool known = std::any_of(engines_.begin(), engines_.end(), [&](const auto& one) {
+      return one.second.info.directory == directory;
+    });
+    if (!known && InUse(directory)) return false;
+    if (!known) RemoveTree(directory);
+    return true;
+  });
+  if (unknown_.empty()) return;
+  // Each look disturbs the engine a little: it takes the connection for that of a supervisor.
+  unknown_period_ = std::min(2 * unknown_period_, kLastUnknownPeriod);
+  unknown_timer_.Start(unknown_period_);
+}
+
 void Engines::RemoveLeftSessions() {
   const auto silent = [](const Running::value_type& one) {
     return one.second.adopted && !one.second.told_all;
   };
-  if (unknown_engines_ || ending_ || std::any_of(engines_.begin(), engines_.end(), silent)) return;
+  if (!unknown_.empty() || ending_ || std::any_of(engines_.begin(), engines_.end(), silent)) return;
   std::map<std::string, uint64_t> found;
   if (options_.session_directories) found = options_.session_directories();
   // An engine may just have opened a session whose number is of an earlier supervisor. It has told

@@ -222,8 +222,11 @@ class Engines {
   bool SendPeers(Engine& engine);
   // Decides the engine's requests about sessions. Returns whether it has decided all that have come.
   bool Decide(Engine& engine);
-  // Removes the directories of sessions that no engine has, once it is known which ones these are.
+  // Removes the directories of sessions that no engine has, once it is known which ones these are and
+  // no unknown engine runs.
   void RemoveLeftSessions();
+  // Removes the directories of unknown engines that have ended.
+  void RemoveUnknown();
   // The engine's process has ended.
   void Reap(Running::iterator engine);
   // Tells the engine to end.
@@ -235,6 +238,8 @@ class Engines {
   // Waits until no engine is there for which `counts` returns true. Returns false after `timeout`.
   bool AwaitEnd(std::chrono::milliseconds timeout,
                 const std::function<bool(const Engine&)>& counts);
+
+  static constexpr std::chrono::milliseconds kFirstUnknownPeriod{100}, kLastUnknownPeriod{60'000};
 
   const Options options_;
   int epoll_ = -1;
@@ -248,10 +253,12 @@ class Engines {
   TicketKey key_ = TicketKey::Random();
   std::optional<EngineUsers> users_;
   uint64_t first_session_ = 0;  // sessions of earlier supervisors have lower numbers
-  // RemoveLeftSessions() has something to do. It stays true if an engine serves that this object does
-  // not know, because the list was damaged.
-  bool left_sessions_ = true;
-  bool unknown_engines_ = false;
+  bool left_sessions_ = true;   // RemoveLeftSessions() has something to do
+  // Directories of engines that ran when this object began and that it does not know: they were about
+  // to end, or the list was damaged.
+  std::set<std::string> unknown_;
+  RetryTimer unknown_timer_;  // in the epoll; runs while there are some
+  std::chrono::milliseconds unknown_period_ = kFirstUnknownPeriod;
   uint64_t reserved_ = 0;  // next_session of the list that was written last
   std::map<std::string, Clock::time_point>
       failed_;  // groups whose engine ended soon after it began

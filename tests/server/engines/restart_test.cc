@@ -1,5 +1,8 @@
 // Engines and their sessions go on when the supervisor ends, and the next supervisor adopts them.
 #include <sys/inotify.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +13,7 @@
 #include <sstream>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "server/engines/engine_process.h"
 #include "tests/server/endpoint_operator.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/supervised_daemon.h"
@@ -453,6 +457,55 @@ TEST_CASE("The files of an engine that ended without a supervisor leave the endp
   CHECK(fs::exists(stays.directory + "/session"));
   CHECK(Works(stays));
   TestClient next(socket("ends"));
+  REQUIRE(next.Open());
+  CHECK(fs::exists(next.directory + "/session"));
+}
+
+// Listens where supervisors find the engine of the directory, as its process does until the last of
+// its threads has ended.
+class EndingEngine {
+ public:
+  explicit EndingEngine(const std::string& directory)
+      : fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    const std::string path = AdoptionSocket(directory);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    REQUIRE(path.copy(address.sun_path, sizeof(address.sun_path) - 1) == path.size());
+    unlink(path.c_str());
+    REQUIRE(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(listen(fd_, 8) == 0);
+  }
+  ~EndingEngine() { close(fd_); }
+  EndingEngine(const EndingEngine&) = delete;
+  EndingEngine& operator=(const EndingEngine&) = delete;
+
+ private:
+  const int fd_;
+};
+
+TEST_CASE("An engine that was about to end when the supervisor began leaves no files either") {
+  SupervisedDaemon daemon({}, "tenant");
+  const std::string socket = daemon.runtime + "/endpoints/ends/detshared.sock";
+  {
+    Operator me(daemon.socket());
+    REQUIRE(me.Open("ends").ok());
+  }
+  TestClient ended(socket);
+  REQUIRE(ended.Open());
+  const pid_t engine = Operator(daemon.socket()).Status().engines(0).pid();
+  daemon.Kill();
+  kill(engine, SIGKILL);
+  REQUIRE(Eventually([&] { return !Runs(engine); }));
+  const std::string directory = daemon.DirectoryOf("ends");
+  REQUIRE(fs::exists(directory));
+  {
+    const EndingEngine ending(directory);
+    daemon.Start();
+    CHECK(fs::exists(directory));
+    CHECK(fs::exists(ended.directory));
+  }
+  CHECK(Eventually([&] { return !fs::exists(directory) && !fs::exists(ended.directory); }));
+  TestClient next(socket);
   REQUIRE(next.Open());
   CHECK(fs::exists(next.directory + "/session"));
 }
