@@ -32,7 +32,7 @@ def _is_test():
     package = native.package_name()
     return package.startswith("tests") and not package.startswith("tests/policy")
 
-def _quick(name, srcs, hdrs, deps, precompiled, testonly):
+def _quick(name, srcs, hdrs, deps, copts, precompiled, testonly):
     """Returns the `srcs` with which a rule links the sources of a test, whoever compiles them."""
     native.filegroup(name = name + "_sources", srcs = srcs)
     quick_objects(
@@ -40,6 +40,7 @@ def _quick(name, srcs, hdrs, deps, precompiled, testonly):
         testonly = testonly,
         srcs = [":%s_sources" % name],
         hdrs = hdrs,
+        copts = copts,
         header = None if precompiled == "none" else "//third_party/precompiled:test",
         tags = ["manual"],
         deps = deps,
@@ -64,7 +65,7 @@ def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precom
     if _is_test() and srcs:
         hdrs = kwargs.get("hdrs", []) + textual_hdrs + unity_hdrs
         testonly = kwargs.get("testonly", False)
-        unity_srcs, precompiled = _quick(name, unity_srcs, hdrs, deps, precompiled, testonly), "none"
+        unity_srcs, precompiled = _quick(name, unity_srcs, hdrs, deps, copts, precompiled, testonly), "none"
     more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
     _cc_library(
         name = name,
@@ -78,13 +79,13 @@ def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precom
 def cc_binary(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_binary in the same way."""
     if _is_test() and srcs:
-        srcs, precompiled = _quick(name, srcs, [], deps, precompiled, kwargs.get("testonly", False)), "none"
+        srcs, precompiled = _quick(name, srcs, [], deps, copts, precompiled, kwargs.get("testonly", False)), "none"
     more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
     _cc_binary(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)
 
 def cc_test(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_test in the same way."""
     if _is_test() and srcs:
-        srcs, precompiled = _quick(name, srcs, [], deps, precompiled, testonly = True), "none"
+        srcs, precompiled = _quick(name, srcs, [], deps, copts, precompiled, testonly = True), "none"
     more_deps, more_copts = _precompiled(deps, precompiled)
     _cc_test(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)

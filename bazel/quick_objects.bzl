@@ -53,6 +53,7 @@ def _quick_objects_impl(ctx):
     options.add_all(context.quote_includes, before_each = "-iquote")
     options.add_all(context.includes, before_each = "-I")
     options.add_all(context.system_includes, before_each = "-isystem")
+    options.add_all(ctx.attr.copts)
     options.add_all([h for h in ctx.files.header if h.extension == "h"], before_each = "-include")
     headers = depset(
         [f for f in ctx.files.srcs if f.extension == "h"] + ctx.files.hdrs,
@@ -80,6 +81,7 @@ def _quick_objects_impl(ctx):
 quick_objects = rule(
     implementation = _quick_objects_impl,
     attrs = {
+        "copts": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
         "hdrs": attr.label_list(allow_files = True, doc = "More headers that the sources include."),
         "header": attr.label(allow_files = True, doc = "A quick_header that the sources read first."),
