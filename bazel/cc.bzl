@@ -47,6 +47,15 @@ def _quick(name, srcs, hdrs, deps, copts, precompiled, testonly):
     )
     return select({_OFF: [":%s_sources" % name], "//conditions:default": [":%s_objects" % name]})
 
+def _compiled(name, srcs, hdrs, deps, copts, precompiled, testonly):
+    """Returns (srcs, deps, copts) for the rule that compiles or links the sources."""
+    if not srcs:
+        return srcs, deps, copts
+    if _is_test():
+        return _quick(name, srcs, hdrs, deps, copts, precompiled, testonly), deps, copts
+    more_deps, more_copts = _precompiled(deps, precompiled)
+    return srcs, deps + more_deps, more_copts + copts
+
 def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_library whose sources read a precompiled header first, and are compiled several at once.
 
@@ -62,30 +71,17 @@ def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precom
       **kwargs: other attributes.
     """
     unity_srcs, unity_hdrs = unity(name, srcs)
-    if _is_test() and srcs:
-        hdrs = kwargs.get("hdrs", []) + textual_hdrs + unity_hdrs
-        testonly = kwargs.get("testonly", False)
-        unity_srcs, precompiled = _quick(name, unity_srcs, hdrs, deps, copts, precompiled, testonly), "none"
-    more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
-    _cc_library(
-        name = name,
-        srcs = unity_srcs,
-        textual_hdrs = textual_hdrs + unity_hdrs,
-        deps = deps + more_deps,
-        copts = more_copts + copts,
-        **kwargs
-    )
+    textual_hdrs = textual_hdrs + unity_hdrs
+    hdrs = kwargs.get("hdrs", []) + textual_hdrs
+    srcs, deps, copts = _compiled(name, unity_srcs, hdrs, deps, copts, precompiled, kwargs.get("testonly", False))
+    _cc_library(name = name, srcs = srcs, textual_hdrs = textual_hdrs, deps = deps, copts = copts, **kwargs)
 
 def cc_binary(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_binary in the same way."""
-    if _is_test() and srcs:
-        srcs, precompiled = _quick(name, srcs, [], deps, copts, precompiled, kwargs.get("testonly", False)), "none"
-    more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
-    _cc_binary(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)
+    srcs, deps, copts = _compiled(name, srcs, [], deps, copts, precompiled, kwargs.get("testonly", False))
+    _cc_binary(name = name, srcs = srcs, deps = deps, copts = copts, **kwargs)
 
 def cc_test(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_test in the same way."""
-    if _is_test() and srcs:
-        srcs, precompiled = _quick(name, srcs, [], deps, copts, precompiled, testonly = True), "none"
-    more_deps, more_copts = _precompiled(deps, precompiled)
-    _cc_test(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)
+    srcs, deps, copts = _compiled(name, srcs, [], deps, copts, precompiled, testonly = True)
+    _cc_test(name = name, srcs = srcs, deps = deps, copts = copts, **kwargs)

@@ -5,21 +5,16 @@ Both compilers use the headers and the library of g++, so their object files fit
 
 _CLANG = "/usr/bin/clang++-14"
 
-# NDEBUG as in the rest of the build: some headers of Abseil declare other things without it.
-_OPTIONS = [
-    "-std=c++20",
-    "-O0",
-    "-fPIC",
-    "-DNDEBUG",
-    "-Wall",
-    "-Wextra",
-    "-Wno-unused-parameter",
-    "-Wno-missing-field-initializers",
-    "-iquote",
-    ".",
-]
-
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+
+def _options(ctx):
+    """The compiler's options for headers and sources: those of the build, of which g++ alone knows some."""
+    fragment = ctx.fragments.cpp
+
+    # As Bazel does for g++: some headers of Abseil declare other things without NDEBUG.
+    mode = {"dbg": ["-g"], "opt": ["-DNDEBUG"]}.get(ctx.var["COMPILATION_MODE"], [])
+    return (["-O0", "-fPIC", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", "-iquote", "."] +
+            mode + fragment.copts + fragment.cxxopts)
 
 def _quick_header_impl(ctx):
     header = ctx.actions.declare_file(ctx.label.name + ".h")
@@ -27,7 +22,7 @@ def _quick_header_impl(ctx):
     out = ctx.actions.declare_file(ctx.label.name + ".h.pch")
     ctx.actions.run(
         executable = _CLANG,
-        arguments = _OPTIONS + ["-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp", "-x", "c++-header"] +
+        arguments = _options(ctx) + ["-fpch-instantiate-templates", "-Xclang", "-fno-pch-timestamp", "-x", "c++-header"] +
                     [header.path, "-o", out.path],
         inputs = [header],
         outputs = [out],
@@ -42,13 +37,14 @@ def _quick_header_impl(ctx):
 quick_header = rule(
     implementation = _quick_header_impl,
     attrs = {"includes": attr.string_list(doc = "The headers, as between < and >.")},
+    fragments = ["cpp"],
     doc = "Makes NAME.h, which includes some headers, and NAME.h.pch, its precompiled form for quick_objects.",
 )
 
 def _quick_objects_impl(ctx):
     context = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps]).compilation_context
     options = ctx.actions.args()
-    options.add_all(_OPTIONS)
+    options.add_all(_options(ctx))
     options.add_all(depset(transitive = [context.defines, context.local_defines]), format_each = "-D%s")
     options.add_all(context.quote_includes, before_each = "-iquote")
     options.add_all(context.includes, before_each = "-I")
@@ -88,5 +84,6 @@ quick_objects = rule(
         "srcs": attr.label_list(allow_files = [".cc", ".h"]),
         "_script": attr.label(allow_single_file = True, default = "//bazel:quick_compile.sh"),
     },
+    fragments = ["cpp"],
     doc = "Compiles each source. The object files can be `srcs` of cc_library, cc_binary and cc_test.",
 )
