@@ -273,7 +273,7 @@ void Engines::Adopt() {
     const bool shared = name == kSharedByEngines && !used.empty();
     if (shared || used.contains(name)) continue;
     if (InUse(entry->path().string())) {
-      unknown_.insert(entry->path().string());
+      unknown_.insert(name);
       continue;
     }
     RemoveTree(entry->path().string());
@@ -382,14 +382,16 @@ Engines::Running::iterator Engines::CurrentOf(const std::string& group) {
   });
 }
 
+bool Engines::Knows(const std::string& directory) const {
+  return std::any_of(engines_.begin(), engines_.end(), [&](const Running::value_type& one) {
+    return one.second.listed.directory() == directory;
+  });
+}
+
 std::string Engines::FreeDirectory(const std::string& name) const {
   std::string free = name;
   const auto taken = [&] {
-    return std::any_of(engines_.begin(), engines_.end(),
-                       [&](const Running::value_type& one) {
-                         return one.second.listed.directory() == free;
-                       }) ||
-           InUse(EngineDirectory(options_.runtime_directory, free));
+    return Knows(free) || InUse(EngineDirectory(options_.runtime_directory, free));
   };
   // No group's directory has this sign.
   for (int i = 2; taken(); ++i) free = absl::StrCat(name, "~", i);
@@ -415,13 +417,12 @@ void Engines::Proceed() {
 
 void Engines::RemoveUnknown() {
   unknown_timer_.Clear();
-  std::erase_if(unknown_, [&](const std::string& directory) {
+  std::erase_if(unknown_, [&](const std::string& name) {
     // A new engine may have got the directory of one that has ended.
-    const bool known = std::any_of(engines_.begin(), engines_.end(), [&](const auto& one) {
-      return one.second.info.directory == directory;
-    });
-    if (!known && InUse(directory)) return false;
-    if (!known) RemoveTree(directory);
+    if (Knows(name)) return true;
+    const std::string directory = EngineDirectory(options_.runtime_directory, name);
+    if (InUse(directory)) return false;
+    RemoveTree(directory);
     return true;
   });
   if (unknown_.empty()) return;

@@ -191,6 +191,8 @@ class Engines {
   struct Channels;
   // Returns the engine that gets the group's connections, or the end.
   Running::iterator CurrentOf(const std::string& group);
+  // Whether an engine has the directory of that name.
+  bool Knows(const std::string& directory) const;
   // Returns a name for a directory that no engine has: this one, or one with a number behind it.
   std::string FreeDirectory(const std::string& name) const;
   // Watches an engine's process and channels.
@@ -254,8 +256,8 @@ class Engines {
   std::optional<EngineUsers> users_;
   uint64_t first_session_ = 0;  // sessions of earlier supervisors have lower numbers
   bool left_sessions_ = true;   // RemoveLeftSessions() has something to do
-  // Directories of engines that ran when this object began and that it does not know: they were about
-  // to end, or the list was damaged.
+  // The names of directories of engines that ran when this object began and that it does not know: they
+  // were about to end, or the list was damaged.
   std::set<std::string> unknown_;
   RetryTimer unknown_timer_;  // in the epoll; runs while there are some
   std::chrono::milliseconds unknown_period_ = kFirstUnknownPeriod;
