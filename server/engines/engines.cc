@@ -1,27 +1,18 @@
 #include "server/engines/engines.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,11 +22,11 @@
 #include "server/base/logging.h"
 #include "server/base/remove_tree.h"
 #include "server/engines/admission_channel.h"
+#include "server/engines/code_cache.h"
+#include "server/engines/engine_launch.h"
 #include "server/engines/engine_list.h"
-#include "server/engines/engine_pages.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/isolation_group.h"
-#include "server/engines/spawn.h"
 
 namespace detshare {
 namespace {
@@ -48,18 +39,14 @@ enum class Source : uint64_t {
   kAdmission = 3,
   kTimer = 4,
   kSpareTimer = 5,
-  kUnknownTimer = 6
+  kLeftDirectories = 6
 };
 
 // A process that ends sooner than this after its beginning has failed. It is not started again for
 // as long.
 constexpr std::chrono::seconds kSoon(2);
 constexpr size_t kMaxWaiting = 512;
-// The tenants of one engine whose limits other engines can share.
-constexpr size_t kMaxTenants = EnginePage::kMaxTenants;
 constexpr size_t kMaxFailed = 1024;
-// An engine makes its socket before all else.
-constexpr std::chrono::seconds kSocketTimeout(1);
 // The list of engines is written once for so many sessions.
 constexpr uint64_t kReserved = 1000;
 // An engine that wants device memory wakes the others at most so often.
@@ -79,8 +66,6 @@ void CloseIfOpen(int fd) {
   if (fd >= 0) close(fd);
 }
 
-// Descriptors that an engine inherits besides the standard ones.
-constexpr int kEngineFd = 3, kAdmissionFd = 4, kFilesFd = 5;
 // The number of admission requests that are decided in one round, so that one engine cannot keep
 // the others waiting.
 constexpr int kMaxAtOnce = 64;
@@ -90,140 +75,22 @@ constexpr int kMaxRounds = 256;
 // The name of a spare engine's directory. No group's name has this sign.
 constexpr char kSpareDirectory[] = "spare~";
 
-// Where the driver keeps code that it compiled.
-constexpr char kCachePath[] = "CUDA_CACHE_PATH=";
-constexpr char kCachesOfEngines[] = "engines";
-
-std::string CacheOfDaemon() {
-  const char* const path = getenv(std::string(kCachePath, sizeof(kCachePath) - 2).c_str());
-  return path == nullptr ? "" : path;
-}
-
-// A spare engine finds such code in its working directory, and changes to its group's folder later: the driver
-// opens the path whenever it compiles.
-constexpr char kCacheOfSpares[] = "CUDA_CACHE_PATH=/proc/self/cwd";
-
-// Makes the group's folder for such code, below this process's own, and returns its path; "" if all engines
-// use this process's own.
-std::string CacheFor(const EngineUser& user, const std::string& group) {
-  const std::string all = CacheOfDaemon();
-  if (user.uid == 0 || all.empty()) return "";
-  const std::string engines = absl::StrCat(all, "/", kCachesOfEngines);
-  const std::string path = absl::StrCat(engines, "/", DirectoryName(group));
-  mkdir(engines.c_str(), 0711);  // may be there
-  // Engines may pass through, and read no folder but their own.
-  for (const std::string& passed : {all, engines}) {
-    if (chmod(passed.c_str(), 0711) != 0)
-      LogWarning("engines do not reach ", passed, ": ", ErrnoText(errno));
-  }
-  if (const absl::Status given = GiveTreeTo(user, path); !given.ok())
-    LogWarning("the driver keeps no code for isolation group ", group, ": ",
-               std::string(given.message()));
-  return path;
-}
-
-// Returns an engine's setting of the variable; "": this process's own.
-std::string CacheSetting(const EngineUser& user, const std::string& group) {
-  if (group.empty()) return user.uid == 0 || CacheOfDaemon().empty() ? "" : kCacheOfSpares;
-  const std::string path = CacheFor(user, group);
-  return path.empty() ? "" : kCachePath + path;
-}
-
 std::string Ending(int status) {
   if (WIFSIGNALED(status)) return absl::StrCat("was ended by signal ", WTERMSIG(status));
   return absl::StrCat("ended with exit code ", WEXITSTATUS(status));
 }
 
-void SendSignal(int process, int signal) {
-  syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0);
-}
-
-// Waits until a child that got SIGKILL has ended, and not longer than `until`.
-void AwaitKilled(int process, pid_t pid, std::chrono::steady_clock::time_point until) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-      std::max(until - std::chrono::steady_clock::now(), std::chrono::steady_clock::duration(0)));
-  pollfd ended = {process, POLLIN, 0};
-  if (poll(&ended, 1, static_cast<int>(left.count())) > 0) {
-    waitpid(pid, nullptr, 0);
-  } else {
-    LogWarning("engine ", pid, " got SIGKILL and does not end: the driver or the kernel holds it");
-  }
-}
-
-// Connects to the socket of an engine that waits for a supervisor.
-absl::StatusOr<int> ConnectToEngine(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path))
-    return absl::InvalidArgumentError("its path is long");
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd >= 0 && connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0)
-    return fd;
-  const int error = errno;
-  CloseIfOpen(fd);
-  if (error == EAGAIN) return absl::ResourceExhaustedError("it accepts no more supervisors");
-  return absl::UnavailableError(ErrnoText(error));
-}
-
-// The same for an engine that may just have begun, and makes its socket soon.
-absl::StatusOr<int> AwaitEngine(const std::string& path, int process) {
-  const auto until = std::chrono::steady_clock::now() + kSocketTimeout;
-  for (;;) {
-    absl::StatusOr<int> fd = ConnectToEngine(path);
-    if (fd.ok() || std::chrono::steady_clock::now() >= until) return fd;
-    pollfd ended = {process, POLLIN, 0};
-    if (poll(&ended, 1, /*milliseconds=*/5) > 0) return fd;
-  }
-}
-
-// Whether a process uses the engine's directory. An engine that ends keeps its socket until it has
-// removed its files.
-bool InUse(const std::string& directory) {
-  const absl::StatusOr<int> fd = ConnectToEngine(AdoptionSocket(directory));
-  if (fd.ok()) close(*fd);
-  return fd.ok() || absl::IsResourceExhausted(fd.status());
-}
-
-// Whether the process listens at the socket that `fd` is connected to.
-bool IsPeer(int fd, pid_t pid) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == pid;
-}
-
 }  // namespace
 
-struct Engines::Channels {
-  EngineChannel messages, admission, files;
-
-  static absl::StatusOr<Channels> Make() {
-    Channels made;
-    for (EngineChannel* const one : {&made.messages, &made.admission, &made.files}) {
-      absl::StatusOr<EngineChannel> channel = MakeEngineChannel();
-      if (!channel.ok()) {
-        made.CloseEngineEnds();
-        made.CloseSupervisorEnds();
-        return channel.status();
-      }
-      *one = *channel;
-    }
-    return made;
-  }
-  void CloseEngineEnds() const {
-    for (const EngineChannel* const one : {&messages, &admission, &files}) CloseIfOpen(one->engine);
-  }
-  void CloseSupervisorEnds() const {
-    for (const EngineChannel* const one : {&messages, &admission, &files})
-      CloseIfOpen(one->supervisor);
-  }
-};
-
 Engines::Engines(Options options)
-    : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    : options_(std::move(options)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      left_directories_(options_.runtime_directory, [this](const std::string& name) {
+        return Knows(name) || (name == kSharedByEngines && !engines_.empty());
+      }) {
   Watch(epoll_, save_timer_.fd(), Source::kTimer, 0);
   Watch(epoll_, spares_.fd(), Source::kSpareTimer, 0);
-  Watch(epoll_, unknown_timer_.fd(), Source::kUnknownTimer, 0);
+  Watch(epoll_, left_directories_.fd(), Source::kLeftDirectories, 0);
   if (options_.users.has_value()) users_.emplace(*options_.users);
   book_.SetLimits(options_.limits);
 }
@@ -233,7 +100,14 @@ Engines::~Engines() {
   for (const auto& [number, engine] : engines_) SendSignal(engine.process, SIGKILL);
   const Clock::time_point until = Clock::now() + kKillTimeout;
   for (auto& [number, engine] : engines_) {
-    if (!engine.adopted) AwaitKilled(engine.process, engine.info.pid, until);
+    if (!engine.adopted) {
+      if (AwaitProcessEnd(engine.process, until)) {
+        waitpid(engine.info.pid, nullptr, 0);
+      } else {
+        LogWarning("engine ", engine.info.pid,
+                   " got SIGKILL and does not end: the driver or the kernel holds it");
+      }
+    }
     Drop(engine);
     for (const ClientConnection& connection : engine.waiting) close(connection.fd);
   }
@@ -247,38 +121,19 @@ void Engines::Adopt() {
   book_.BeginAt(list.next_session());
   first_session_ = book_.next();
   key_ = TicketKey::FromBytes(list.ticket_key()).value_or(key_);
-  std::set<std::string> used;
   for (const proto::ListedEngine& listed : list.engines()) {
     const int process = OpenListed(listed);
     if (process < 0) continue;
     // A spare engine serves nobody, and began with the settings of its supervisor.
     if (listed.group().empty()) {
       SendSignal(process, SIGKILL);
-      pollfd ended = {process, POLLIN, 0};
-      poll(&ended, 1, static_cast<int>(std::chrono::milliseconds(kKillTimeout).count()));
+      AwaitProcessEnd(process, Clock::now() + kKillTimeout);
       close(process);
       continue;
     }
-    used.insert(listed.directory());
     Adopt(listed, process);
   }
-  std::error_code error;
-  std::filesystem::directory_iterator entry(directory, error), end;
-  for (; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    // The supervisor's own files, such as the list. They stay until others replace them: this
-    // supervisor may be killed before that, or find no space. No engine's directory has such a name.
-    if (name.front() == '.') continue;
-    // An engine that has just begun, or that was told to end, may not be listed.
-    const bool shared = name == kSharedByEngines && !used.empty();
-    if (shared || used.contains(name)) continue;
-    if (InUse(entry->path().string())) {
-      unknown_.insert(name);
-      continue;
-    }
-    RemoveTree(entry->path().string());
-  }
-  if (!unknown_.empty()) unknown_timer_.Start(unknown_period_);
+  left_directories_.Remove();
   // Engines with users of their own read there.
   const std::string shared = SharedDirectory(options_.runtime_directory);
   mkdir(shared.c_str(), 0700);  // may be there
@@ -295,37 +150,27 @@ void Engines::Adopt(const proto::ListedEngine& listed, int process) {
   engine.process = process;
   // Another version serves its sessions only. One with other messages does so on its own.
   engine.retired = listed.version() != kVersion || CurrentOf(listed.group()) != engines_.end();
-  absl::Status adopted = absl::UnavailableError("it belongs to an incompatible version");
-  if (listed.protocol() == kEngineProtocol) {
-    absl::StatusOr<int> channel = AwaitEngine(AdoptionSocket(engine.info.directory), process);
-    const absl::StatusOr<Channels> more = Channels::Make();
-    adopted = channel.status();
-    adopted.Update(more.status());
-    if (adopted.ok() && !IsPeer(*channel, listed.pid()))
-      adopted = absl::PermissionDeniedError("another process is at its socket");
-    if (adopted.ok()) adopted = PassAdoption(*channel, more->admission.engine, more->files.engine);
-    if (more.ok()) more->CloseEngineEnds();
-    if (adopted.ok()) {
-      close(more->messages.supervisor);
-      engine.channel = *channel;
-      // It says next whether work of ended sessions runs (EngineMember::Adopt()).
-      engine.may_retire = true;
-      engine.admission = more->admission.supervisor;
-      engine.files = std::make_unique<FileServer>(more->files.supervisor, key_);
-    } else {
-      if (channel.ok()) close(*channel);
-      if (more.ok()) more->CloseSupervisorEnds();
-    }
-  }
-  if (!adopted.ok()) {
+  absl::StatusOr<SupervisorEnds> channels =
+      absl::UnavailableError("it belongs to an incompatible version");
+  if (listed.protocol() == kEngineProtocol)
+    channels = AdoptEngine(engine.info.directory, listed.pid(), process);
+  if (channels.ok()) {
+    Take(*channels, engine);
+    // It says next whether work of ended sessions runs (EngineMember::Adopt()).
+    engine.may_retire = true;
+  } else {
     engine.retired = true;
-    LogWarning("the engine of isolation group ", listed.group(), " (pid ", listed.pid(),
-               ") serves its sessions without a supervisor: ", std::string(adopted.message()));
+    LogWarning(
+        "the engine of isolation group ", listed.group(), " (pid ", listed.pid(),
+        ") serves its sessions without a supervisor: ", std::string(channels.status().message()));
   }
-  engine.number = next_++;
-  const Engine& known = engines_.emplace(engine.number, std::move(engine)).first->second;
-  Follow(known);
-  Introduce(known);
+  Introduce(Add(std::move(engine))->second);
+}
+
+void Engines::Take(const SupervisorEnds& channels, Engine& engine) {
+  engine.channel = channels.messages;
+  engine.admission = channels.admission;
+  engine.files = std::make_unique<FileServer>(channels.files, key_);
 }
 
 size_t Engines::size() const {
@@ -333,10 +178,13 @@ size_t Engines::size() const {
                        [](const Running::value_type& one) { return !one.second.spare(); });
 }
 
-void Engines::Follow(const Engine& engine) {
+Engines::Running::iterator Engines::Add(Engine engine) {
+  engine.number = next_++;
+  news_.Add(engine.number, engine.info.pid, engine.spare());
   Watch(epoll_, engine.process, Source::kProcess, engine.number);
   if (engine.channel >= 0) Watch(epoll_, engine.channel, Source::kChannel, engine.number);
   if (engine.admission >= 0) Watch(epoll_, engine.admission, Source::kAdmission, engine.number);
+  return engines_.emplace(engine.number, std::move(engine)).first;
 }
 
 void Engines::Introduce(const Engine& engine) {
@@ -391,7 +239,7 @@ bool Engines::Knows(const std::string& directory) const {
 std::string Engines::FreeDirectory(const std::string& name) const {
   std::string free = name;
   const auto taken = [&] {
-    return Knows(free) || InUse(EngineDirectory(options_.runtime_directory, free));
+    return Knows(free) || EngineUses(EngineDirectory(options_.runtime_directory, free));
   };
   // No group's directory has this sign.
   for (int i = 2; taken(); ++i) free = absl::StrCat(name, "~", i);
@@ -405,7 +253,7 @@ void Engines::Proceed() {
     const auto source = static_cast<Source>(events[i].data.u64 >> 32);
     if (source == Source::kTimer) SaveAgain();
     if (source == Source::kSpareTimer) BeginSpares();
-    if (source == Source::kUnknownTimer) RemoveUnknown();
+    if (source == Source::kLeftDirectories) left_directories_.RemoveMore();
     const auto engine = engines_.find(static_cast<uint32_t>(events[i].data.u64 & UINT32_MAX));
     if (engine == engines_.end()) continue;
     if (source == Source::kProcess) Reap(engine);
@@ -415,27 +263,13 @@ void Engines::Proceed() {
   if (left_sessions_) RemoveLeftSessions();
 }
 
-void Engines::RemoveUnknown() {
-  unknown_timer_.Clear();
-  std::erase_if(unknown_, [&](const std::string& name) {
-    // A new engine may have got the directory of one that has ended.
-    if (Knows(name)) return true;
-    const std::string directory = EngineDirectory(options_.runtime_directory, name);
-    if (InUse(directory)) return false;
-    RemoveTree(directory);
-    return true;
-  });
-  if (unknown_.empty()) return;
-  // Each look disturbs the engine a little: it takes the connection for that of a supervisor.
-  unknown_period_ = std::min(2 * unknown_period_, kLastUnknownPeriod);
-  unknown_timer_.Start(unknown_period_);
-}
-
 void Engines::RemoveLeftSessions() {
   const auto silent = [](const Running::value_type& one) {
     return one.second.adopted && !one.second.told_all;
   };
-  if (!unknown_.empty() || ending_ || std::any_of(engines_.begin(), engines_.end(), silent)) return;
+  if (left_directories_.unknown_engines() || ending_ ||
+      std::any_of(engines_.begin(), engines_.end(), silent))
+    return;
   std::map<std::string, uint64_t> found;
   if (options_.session_directories) found = options_.session_directories();
   // An engine may just have opened a session whose number is of an earlier supervisor. It has told
@@ -498,7 +332,8 @@ absl::Status Engines::TryToPass(const std::string& group, const ClientConnection
     return absl::InternalError(
         absl::StrCat("cannot give the endpoint's directory to the engine: ", ErrnoText(errno)));
   }
-  NoteTenant(engine->second, connection.tenant);
+  news_.NoteTenant(engine->first, connection.tenant);
+  FlushAll();
   std::deque<ClientConnection>& waiting = engine->second.waiting;
   waiting.push_back(connection);
   waiting.back().ticket = key_.TicketFor(connection.pid, connection.uid);
@@ -546,8 +381,8 @@ void Engines::Flush(Engine& engine) {
   while (!engine.closed.empty() && PassClosedEndpoint(engine.channel, engine.closed.front()).ok())
     engine.closed.pop_front();
   // What it learns of the others comes before its first program.
-  const bool introduced = SendPeers(engine) && engine.reported_page;
-  const bool open = introduced && !engine.may_retire;
+  news_.Send(engine.number, engine.channel);
+  const bool open = news_.Introduced(engine.number) && !engine.may_retire;
   while (open && !engine.waiting.empty() &&
          PassConnection(engine.channel, engine.waiting.front()).ok()) {
     close(engine.waiting.front().fd);
@@ -555,8 +390,7 @@ void Engines::Flush(Engine& engine) {
     ++engine.sent;
   }
   // A process that has just begun reads later: what it gets stays here.
-  const bool left = !engine.new_peers.empty() || !engine.new_shares.empty() ||
-                    engine.peers_changed || (open && !engine.waiting.empty()) ||
+  const bool left = news_.has_news(engine.number) || (open && !engine.waiting.empty()) ||
                     !engine.closed.empty() || !engine.orders.empty();
   if (engine.full == left) return;
   engine.full = !engine.full;
@@ -564,61 +398,17 @@ void Engines::Flush(Engine& engine) {
   Watch(epoll_, engine.channel, Source::kChannel, engine.number, events, EPOLL_CTL_MOD);
 }
 
-bool Engines::SendPeers(Engine& engine) {
-  for (; !engine.new_peers.empty(); engine.new_peers.pop_front()) {
-    const auto peer = engines_.find(engine.new_peers.front());
-    if (peer == engines_.end() || peer->second.page < 0) continue;
-    if (!PassPeer(engine.channel, peer->second.info.pid, peer->second.page).ok()) return false;
-  }
-  if (engine.peers_changed) {
-    EngineProcesses all;
-    for (const auto& [number, other] : engines_) {
-      if (other.page < 0) continue;
-      all.pids.push_back(other.info.pid);
-      if (other.spare()) all.spares.push_back(other.info.pid);
-    }
-    engine.peers_changed = !PassPeers(engine.channel, all).ok();
-  }
-  for (; !engine.peers_changed && !engine.new_shares.empty(); engine.new_shares.pop_front()) {
-    const auto& [number, tenant] = engine.new_shares.front();
-    const auto peer = engines_.find(number);
-    if (peer == engines_.end()) continue;
-    if (!PassSharedTenant(engine.channel, peer->second.info.pid, tenant).ok()) return false;
-  }
-  return !engine.peers_changed;
+void Engines::FlushAll() {
+  for (auto& [number, engine] : engines_) Flush(engine);
 }
 
 void Engines::TakePage(Engine& engine, int page) {
-  engine.reported_page = true;
-  if (engine.page >= 0 || !IsSealedPage(page)) {
-    CloseIfOpen(page);
+  if (!news_.TakePage(engine.number, page)) {
     LogWarning("the engine of isolation group ", engine.info.group, " (pid ", engine.info.pid,
                ") sends a page that others could change, or a second one");
-    return Flush(engine);
   }
-  engine.page = page;
-  for (auto& [number, other] : engines_) {
-    if (other.number == engine.number) continue;
-    if (other.page >= 0) engine.new_peers.push_back(other.number);
-    other.new_peers.push_back(engine.number);
-    // The list says that it is a spare one.
-    if (engine.spare() && other.reported_page) other.peers_changed = true;
-    Flush(other);
-  }
-  // An earlier supervisor may have told it of engines that are gone.
-  engine.peers_changed = true;
-  Flush(engine);
+  FlushAll();
   if (engine.spare()) ShowSpares();
-}
-
-void Engines::NoteTenant(Engine& engine, const std::string& tenant) {
-  if (engine.tenants.size() >= kMaxTenants || !engine.tenants.insert(tenant).second) return;
-  for (auto& [number, other] : engines_) {
-    if (number == engine.number || !other.tenants.contains(tenant)) continue;
-    engine.new_shares.emplace_back(number, tenant);
-    other.new_shares.emplace_back(engine.number, tenant);
-    Flush(other);
-  }
 }
 
 void Engines::WakeForRoom(Engine& engine) {
@@ -627,18 +417,6 @@ void Engines::WakeForRoom(Engine& engine) {
   LeaveRoom();
   for (auto& [number, other] : engines_) {
     if (other.channel >= 0 && number != engine.number) PassLookForRoom(other.channel).IgnoreError();
-  }
-}
-
-void Engines::DropPage(Engine& engine) {
-  if (engine.page < 0) return;
-  close(engine.page);
-  engine.page = -1;
-  for (auto& [number, other] : engines_) {
-    // One that starts gets the whole list behind the pages, for which it waits.
-    if (!other.reported_page) continue;
-    other.peers_changed = true;
-    Flush(other);
   }
 }
 
@@ -690,9 +468,9 @@ Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
   // The next engine must have the user of the one that it follows.
   if (UserOf(group) != 0) return engines_.end();
   const auto found =
-      std::find_if(engines_.begin(), engines_.end(), [](const Running::value_type& one) {
+      std::find_if(engines_.begin(), engines_.end(), [this](const Running::value_type& one) {
         // Without a page, its directory may not be there yet.
-        return one.second.spare() && !one.second.asked && one.second.reported_page;
+        return one.second.spare() && !one.second.asked && news_.has_sent_page(one.first);
       });
   if (found == engines_.end()) return found;
   Engine& engine = found->second;
@@ -704,7 +482,7 @@ Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
   if (assigned.ok()) {
     engine.info.directory = path;
     const EngineUser user{engine.listed.user(), users_.has_value() ? users_->group() : 0};
-    assigned = PassAssignment(engine.channel, {group, directory, CacheFor(user, group)});
+    assigned = PassAssignment(engine.channel, {group, directory, CodeCacheFor(user, group)});
   }
   if (!assigned.ok()) {
     LogWarning("isolation group ", group, " cannot have the spare engine (pid ", engine.info.pid,
@@ -717,13 +495,10 @@ Engines::Running::iterator Engines::AssignSpare(const std::string& group) {
   engine.listed.set_directory(directory);
   engine.begun = Clock::now();
   spares_.Succeeded();
-  ShowSpares();
   // The others take turns with it from now on.
-  for (auto& [number, other] : engines_) {
-    if (!other.reported_page) continue;
-    other.peers_changed = true;
-    Flush(other);
-  }
+  news_.Assign(engine.number);
+  FlushAll();
+  ShowSpares();
   return found;
 }
 
@@ -768,12 +543,7 @@ void Engines::BeginSpares() {
 }
 
 void Engines::ShowSpares() const {
-  if (options_.running == nullptr) return;
-  std::vector<pid_t> spares;
-  for (const auto& [number, engine] : engines_) {
-    if (engine.spare() && engine.reported_page) spares.push_back(engine.info.pid);
-  }
-  options_.running->SetSpares(std::move(spares));
+  if (options_.running != nullptr) options_.running->SetSpares(news_.ReadySpares());
 }
 
 void Engines::NoteSpareFailure(Clock::duration ran, const std::string& why) {
@@ -792,64 +562,30 @@ void Engines::LeaveRoom() {
 }
 
 absl::StatusOr<Engines::Running::iterator> Engines::Begin(const std::string& group) {
-  DETSHARE_ASSIGN_OR_RETURN(const EngineUser user, UserFor(group));
-  const std::string directory =
-      FreeDirectory(group.empty() ? kSpareDirectory : DirectoryName(group));
-  const std::string path = EngineDirectory(options_.runtime_directory, directory);
+  EngineLaunch launch;
+  launch.program = options_.program;
+  launch.command = options_.command;
+  launch.group = group;
+  launch.directory = FreeDirectory(group.empty() ? kSpareDirectory : DirectoryName(group));
+  DETSHARE_ASSIGN_OR_RETURN(launch.user, UserFor(group));
+  const std::string path = EngineDirectory(options_.runtime_directory, launch.directory);
   // A supervisor that was killed may have left it.
   DETSHARE_RETURN_IF_ERROR(TryRemoveTree(path));
-  std::vector<std::string> command = options_.command;
-  if (user.uid != 0) {
-    DETSHARE_RETURN_IF_ERROR(MakeDirectoryFor(user, path));
-    command.insert(command.end(), {"--engine-user", absl::StrCat(user.uid), "--engine-group",
-                                   absl::StrCat(user.gid)});
-  }
-  if (!group.empty()) command.insert(command.end(), {"--engine", group});
-  DETSHARE_ASSIGN_OR_RETURN(const Channels channels, Channels::Make());
-  for (const std::string& more :
-       {std::string("--engine-directory"), directory, std::string("--engine-fd"),
-        absl::StrCat(kEngineFd), std::string("--admission-fd"), absl::StrCat(kAdmissionFd),
-        std::string("--files-fd"), absl::StrCat(kFilesFd)}) {
-    command.push_back(more);
-  }
-  const absl::StatusOr<pid_t> begun =
-      Spawn(options_.program.empty() ? "/proc/self/exe" : options_.program, std::move(command),
-            {{kEngineFd, channels.messages.engine},
-             {kAdmissionFd, channels.admission.engine},
-             {kFilesFd, channels.files.engine}},
-            CacheSetting(user, group));
-  channels.CloseEngineEnds();
-  const pid_t pid = begun.value_or(-1);
-  const int process = begun.ok() ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
-  if (process < 0) {
-    const absl::Status status = begun.ok()
-                                    ? absl::InternalError(absl::StrCat("pidfd: ", ErrnoText(errno)))
-                                    : begun.status();
-    channels.CloseSupervisorEnds();
-    if (begun.ok()) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-    }
-    return status;
-  }
+  if (launch.user.uid != 0) DETSHARE_RETURN_IF_ERROR(MakeDirectoryFor(launch.user, path));
+  DETSHARE_ASSIGN_OR_RETURN(const LaunchedEngine launched, LaunchEngine(launch));
   Engine engine;
-  engine.number = next_++;
-  engine.info = {group, pid, path};
+  engine.info = {group, launched.pid, path};
   engine.listed.set_group(group);
-  engine.listed.set_directory(directory);
-  engine.listed.set_pid(pid);
-  engine.listed.set_start_time(StartTimeOf(pid).value_or(0));
+  engine.listed.set_directory(launch.directory);
+  engine.listed.set_pid(launched.pid);
+  engine.listed.set_start_time(StartTimeOf(launched.pid).value_or(0));
   engine.listed.set_version(kVersion);
   engine.listed.set_protocol(kEngineProtocol);
-  engine.listed.set_user(user.uid);
-  engine.process = process;
-  engine.channel = channels.messages.supervisor;
-  engine.admission = channels.admission.supervisor;
-  engine.files = std::make_unique<FileServer>(channels.files.supervisor, key_);
+  engine.listed.set_user(launch.user.uid);
+  engine.process = launched.process;
+  Take(launched.channels, engine);
   engine.begun = Clock::now();
-  const auto running = engines_.emplace(engine.number, std::move(engine)).first;
-  Follow(running->second);
-  return running;
+  return Add(std::move(engine));
 }
 
 void Engines::Notify(Engine& engine) {
@@ -871,7 +607,6 @@ void Engines::Drop(Engine& engine) {
   close(engine.process);
   CloseIfOpen(engine.admission);
   engine.files.reset();
-  CloseIfOpen(engine.page);
 }
 
 void Engines::HandleMessage(Engine& engine) {
@@ -919,7 +654,8 @@ bool Engines::Decide(Engine& engine) {
       case AdmissionRequest::Kind::kGoesOn:
         if (!engine.adopted) break;
         book_.GoOn(engine.info.pid, request->session, request->tenant);
-        NoteTenant(engine, request->tenant);
+        news_.NoteTenant(engine.number, request->tenant);
+        FlushAll();
         break;
       case AdmissionRequest::Kind::kToldAll:
         engine.told_all = true;
@@ -980,7 +716,8 @@ void Engines::Reap(Running::iterator ended) {
 
 void Engines::Forget(Engine& engine) {
   book_.Forget(engine.info.pid);
-  DropPage(engine);
+  news_.Remove(engine.number);
+  FlushAll();
   Drop(engine);
   RemoveTree(engine.info.directory);
   ShowSpares();
@@ -1028,6 +765,7 @@ size_t Engines::Release(std::chrono::milliseconds timeout) {
   SaveList();
   const size_t left = size();
   for (auto& [number, engine] : engines_) {
+    news_.Remove(number);
     Drop(engine);
     for (const ClientConnection& connection : engine.waiting) close(connection.fd);
   }

@@ -31,7 +31,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,9 +41,12 @@
 #include "server/base/retry_timer.h"
 #include "server/engines/client_ticket.h"
 #include "server/engines/engine_channel.h"
+#include "server/engines/engine_launch.h"
 #include "server/engines/engine_process.h"
 #include "server/engines/engine_users.h"
 #include "server/engines/file_channel.h"
+#include "server/engines/left_directories.h"
+#include "server/engines/peer_news.h"
 #include "server/engines/running_engines.h"
 #include "server/engines/session_book.h"
 #include "server/engines/spare_schedule.h"
@@ -142,16 +144,7 @@ class Engines {
     int channel = -1;       // -1: it was told to end, or it is not adopted
     int admission = -1;     // where it asks about sessions (admission_channel.h); -1: as `channel`
     std::unique_ptr<FileServer> files;  // null: as `channel`
-    int page = -1;  // by which it shares its devices (engine_pages.h); -1: it has none that counts
-    // Connections wait until it is true, because the engine places sessions beside those of others.
-    bool reported_page = false;
-    // What it does not know yet: engines whose pages it gets, and that others have come or gone.
-    std::deque<uint32_t> new_peers;
-    bool peers_changed = false;
-    // Tenants of its programs, and what it does not know yet: other engines that serve one, too.
-    std::set<std::string> tenants;
-    std::deque<std::pair<uint32_t, std::string>> new_shares;
-    Clock::time_point wanted_room;  // when the others last heard that it wants device memory
+    Clock::time_point wanted_room;      // when the others last heard that it wants device memory
     uint64_t sent = 0;
     bool full = false;                     // the channel takes no more at the moment
     std::deque<EngineOrder> orders;        // that it does not know yet
@@ -187,16 +180,16 @@ class Engines {
   absl::StatusOr<EngineUser> UserFor(const std::string& group);
   // Takes over a listed engine whose process runs.
   void Adopt(const proto::ListedEngine& listed, int process);
-  // The channels to an engine, and their other ends.
-  struct Channels;
+  // Gives the engine its channels.
+  void Take(const SupervisorEnds& channels, Engine& engine);
   // Returns the engine that gets the group's connections, or the end.
   Running::iterator CurrentOf(const std::string& group);
   // Whether an engine has the directory of that name.
   bool Knows(const std::string& directory) const;
   // Returns a name for a directory that no engine has: this one, or one with a number behind it.
   std::string FreeDirectory(const std::string& name) const;
-  // Watches an engine's process and channels.
-  void Follow(const Engine& engine);
+  // Gives the engine its number, and watches its process and channels.
+  Running::iterator Add(Engine engine);
   // Tells who wants to know of a group's engine.
   void Introduce(const Engine& engine);
   // Keeps the list of engines for the next supervisor. If that fails, save_timer_ tries again.
@@ -208,27 +201,20 @@ class Engines {
   absl::Status WaitingAllowed(const Engine& engine) const;
   // Closes the waiting connections whose programs have closed their ends.
   void DropHungUp();
-  // Sends the waiting connections, as far as the engine reads.
+  // Sends what the engine does not know, and then the waiting connections, as far as it reads.
   void Flush(Engine& engine);
+  void FlushAll();
   void HandleMessage(Engine& engine);
   // The engine takes turns with the others from now on. Owns the page, which may be nonsense.
   void TakePage(Engine& engine, int page);
-  // The engine is gone, or has no page that counts.
-  void DropPage(Engine& engine);
-  // The engine serves the tenant. Engines that serve it, too, keep its limits together from now on.
-  void NoteTenant(Engine& engine, const std::string& tenant);
   // The engine wants device memory, so the others shall look. One that does not read hears of it
   // later: an engine repeats what it wants.
   void WakeForRoom(Engine& engine);
-  // Sends what the engine does not know of the others. Returns false if something is left.
-  bool SendPeers(Engine& engine);
   // Decides the engine's requests about sessions. Returns whether it has decided all that have come.
   bool Decide(Engine& engine);
   // Removes the directories of sessions that no engine has, once it is known which ones these are and
   // no unknown engine runs.
   void RemoveLeftSessions();
-  // Removes the directories of unknown engines that have ended.
-  void RemoveUnknown();
   // The engine's process has ended.
   void Reap(Running::iterator engine);
   // Tells the engine to end.
@@ -241,8 +227,6 @@ class Engines {
   bool AwaitEnd(std::chrono::milliseconds timeout,
                 const std::function<bool(const Engine&)>& counts);
 
-  static constexpr std::chrono::milliseconds kFirstUnknownPeriod{100}, kLastUnknownPeriod{60'000};
-
   const Options options_;
   int epoll_ = -1;
   RetryTimer save_timer_;  // in the epoll
@@ -251,17 +235,14 @@ class Engines {
   bool ending_ = false;
   uint32_t next_ = 1;
   Running engines_;
+  PeerNews news_;
   SessionBook book_;
   TicketKey key_ = TicketKey::Random();
   std::optional<EngineUsers> users_;
-  uint64_t first_session_ = 0;  // sessions of earlier supervisors have lower numbers
-  bool left_sessions_ = true;   // RemoveLeftSessions() has something to do
-  // The names of directories of engines that ran when this object began and that it does not know: they
-  // were about to end, or the list was damaged.
-  std::set<std::string> unknown_;
-  RetryTimer unknown_timer_;  // in the epoll; runs while there are some
-  std::chrono::milliseconds unknown_period_ = kFirstUnknownPeriod;
-  uint64_t reserved_ = 0;  // next_session of the list that was written last
+  uint64_t first_session_ = 0;        // sessions of earlier supervisors have lower numbers
+  bool left_sessions_ = true;         // RemoveLeftSessions() has something to do
+  LeftDirectories left_directories_;  // its descriptor is in the epoll
+  uint64_t reserved_ = 0;             // next_session of the list that was written last
   std::map<std::string, Clock::time_point>
       failed_;  // groups whose engine ended soon after it began
 };
