@@ -266,9 +266,9 @@ std::chrono::nanoseconds SessionWorker::runs_on_for() const {
   return SteadyClock::now().time_since_epoch() - std::chrono::nanoseconds(since);
 }
 
-void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
-  Session& session = driver.session();
-  const microseconds usual_spin(options_->spin_us);
+// What the worker remembers of its pauses from one round to the next.
+struct SessionWorker::Pauses {
+  ThreadScheduling& scheduling;
   WakeUps wake_ups;
   Alternation alternation;
   uint64_t replies = 0;                  // before the last wake-up
@@ -278,6 +278,29 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
   microseconds fence_sleep = kShortestFenceSleep;
   bool worked = true;    // whether records or calls came since active_until was set
   bool watched = false;  // whether WatchIdle() covers all work of the client so far
+
+  void NoteWork(bool of_client) {
+    if (of_client) {
+      worked = true;
+      watched = false;
+    }
+    idle_since = {};
+    fence_sleep = kShortestFenceSleep;
+  }
+  // Returns since when the worker is idle.
+  SteadyClock::duration NoteIdle(SteadyClock::time_point now) {
+    if (idle_since == SteadyClock::time_point{}) {
+      idle_since = now;
+      if (worked) active_until = now + kActiveTime;
+      worked = false;
+    }
+    return now - idle_since;
+  }
+};
+
+void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
+  Session& session = driver.session();
+  Pauses pauses{scheduling};
   SetCalm(false);
   while (!stop_.load(std::memory_order_acquire)) {
     const Done done = Round(driver);
@@ -286,122 +309,127 @@ void SessionWorker::Loop(SessionDriver& driver, ThreadScheduling& scheduling) {
       return;
     }
     if (done.client) {
-      worked = true;
-      watched = false;
       driver.swap().SetWorking();
       if (calm_) SetCalm(false);
     }
     if (done.client || done.tasks) {
-      idle_since = {};
-      fence_sleep = kShortestFenceSleep;
-      continue;
+      pauses.NoteWork(done.client);
+    } else if (session.region().complete()) [[likely]] {
+      Pause(driver, done, pauses);
+    } else if (!AllocateMore(session)) {
+      return;
     }
-    if (!session.region().complete()) [[unlikely]] {
-      if (absl::Status space = session.region().AllocateSlice(); !space.ok()) {
-        // Closing an endpoint removes the session's file, and ends the session soon after.
-        if (absl::IsNotFound(space) && AwaitStop()) return;
-        End(kCudaErrorOutOfMemory, std::string(space.message()));
-        return;
-      }
-      continue;
-    }
-    const SteadyClock::time_point now = SteadyClock::now();
-    if (idle_since == SteadyClock::time_point{}) {
-      idle_since = now;
-      if (worked) active_until = now + kActiveTime;
-      worked = false;
-    }
-    const SteadyClock::duration idle = now - idle_since;
-    const bool now_awaited = driver.awaited();
-    if (now_awaited != awaited) {
-      awaited = now_awaited;
-      session.region().header()->awaited.store(awaited ? 1 : 0, std::memory_order_relaxed);
-    }
-    const bool full = CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
-    // A worker that polls takes a CPU from a program whose threads wait for each other.
-    const bool prompt = full && awaited && wake_ups.soon(now);
-    scheduling.SetPrompt(prompt);
-    const microseconds spin = SpinTime(usual_spin, awaited, full, prompt);
-    const bool polls = !prompt && spin > kSubmissionPause;
-    if (done.throttled) {
-      if (polls && idle < kThrottledSpin) {
-        CpuRelax();
-      } else {
-        std::this_thread::sleep_for(kThrottledSleep);
-      }
-      continue;
-    }
-    if (done.full) {
-      std::this_thread::sleep_for(kFullSleep);
-      continue;
-    }
-    const bool paused = idle >= kSubmissionPause;
-    if (paused) driver.WatchWork(/*pause=*/true);
-    if (idle < spin || (polls && driver.watching_work() && driver.others_throttled())) {
-      CpuRelax();
-      continue;
-    }
-    // Sleep() looks at the ring once more, and may find that the memory behind it is gone.
-    const auto sleep = [&](std::chrono::nanoseconds timeout) {
-      if (full && !awaited && alternation.alternates()) {
-        scheduling.KeepOn(ClientCpu(*session.region().header()));
-      }
-      const SteadyClock::time_point begin = SteadyClock::now();
-      const bool alive = session.reader().Sleep(timeout, [this, &session] {
-        return session.executor().ClientHasWritten() || stop_.load(std::memory_order_acquire) ||
-               new_calls_.load(std::memory_order_acquire) || session.region().damaged();
-      });
-      // A thread that the driver starts on this one may run on the same CPUs, for good.
-      scheduling.RunAnywhere();
-      if (!alive) session.Violate("the memory shared with the client is gone");
-      if (session.reader().Ready()) {
-        const uint64_t before = std::exchange(replies, session.region().replies_sent());
-        alternation.NoteWake(replies != before);
-      }
-      if (!prompt || timeout == RingReader::kNoLimit) return;
-      const SteadyClock::time_point woke = SteadyClock::now();
-      const nanoseconds late = woke - begin - timeout;
-      // Otherwise the client has woken the worker, and nobody knows when.
-      if (late.count() >= 0) wake_ups.Note(late, woke);
-    };
-    if (!paused) {
-      sleep(kSubmissionPause - idle);
-      continue;
-    }
-    driver.swap().SetIdle(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(idle_since.time_since_epoch())
-            .count());
-    // Skip this during a swap: graphs contain addresses, which must be backed by memory.
-    if (!driver.swap().attention() && driver.MakeReady()) continue;
-    if (now >= active_until && !calm_ && !driver.watching_idle()) {
-      if (!watched) {
-        watched = true;
-        driver.WatchIdle();
-        continue;
-      }
-      SetCalm(true);
-      ReturnMemory(driver);
-    }
-    std::chrono::nanoseconds timeout = calm_                ? RingReader::kNoLimit
-                                       : now < active_until ? std::chrono::nanoseconds(kActiveSleep)
-                                                            : kRestlessSleep;
-    const bool looks = driver.announced() ? session.executor().waiting_for_others() != 0
-                                          : session.executor().waiting() -
-                                                        session.executor().waiting_for_client() >
-                                                    (driver.watching_idle() ? 1 : 0) ||
-                                                driver.watching_work();
-    if (looks) {
-      timeout = fence_sleep;
-      fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
-    } else if (session.executor().waiting_for_client() != 0) {
-      timeout = std::min<nanoseconds>(timeout, kClientSleep);
-    }
-    if (call_waits_) timeout = std::min<nanoseconds>(timeout, kFullSleep);
-    if (const SteadyClock::time_point end = session.executor().next_pause_end();
-        end != SteadyClock::time_point::max())
-      timeout = std::clamp<nanoseconds>(end - now, nanoseconds(0), timeout);
-    sleep(timeout);
   }
+}
+
+bool SessionWorker::AllocateMore(Session& session) {
+  const absl::Status space = session.region().AllocateSlice();
+  if (space.ok()) return true;
+  // Closing an endpoint removes the session's file, and ends the session soon after.
+  if (!absl::IsNotFound(space) || !AwaitStop())
+    End(kCudaErrorOutOfMemory, std::string(space.message()));
+  return false;
+}
+
+void SessionWorker::Pause(SessionDriver& driver, const Done& done, Pauses& pauses) {
+  Session& session = driver.session();
+  const SteadyClock::time_point now = SteadyClock::now();
+  const SteadyClock::duration idle = pauses.NoteIdle(now);
+  const bool awaited = driver.awaited();
+  if (awaited != pauses.awaited) {
+    pauses.awaited = awaited;
+    session.region().header()->awaited.store(awaited ? 1 : 0, std::memory_order_relaxed);
+  }
+  const bool full = CpuLoad::OfHost().Full(now.time_since_epoch() / nanoseconds(1));
+  // A worker that polls takes a CPU from a program whose threads wait for each other.
+  const bool prompt = full && awaited && pauses.wake_ups.soon(now);
+  pauses.scheduling.SetPrompt(prompt);
+  const microseconds spin = SpinTime(microseconds(options_->spin_us), awaited, full, prompt);
+  const bool polls = !prompt && spin > kSubmissionPause;
+  if (done.throttled) {
+    if (polls && idle < kThrottledSpin) {
+      CpuRelax();
+    } else {
+      std::this_thread::sleep_for(kThrottledSleep);
+    }
+    return;
+  }
+  if (done.full) {
+    std::this_thread::sleep_for(kFullSleep);
+    return;
+  }
+  const bool paused = idle >= kSubmissionPause;
+  if (paused) driver.WatchWork(/*pause=*/true);
+  if (idle < spin || (polls && driver.watching_work() && driver.others_throttled())) {
+    CpuRelax();
+    return;
+  }
+  // Beside its client, of which one always waits for the other.
+  const bool beside_client = full && !awaited && pauses.alternation.alternates();
+  if (!paused) {
+    Sleep(session, kSubmissionPause - idle, beside_client, prompt, pauses);
+    return;
+  }
+  driver.swap().SetIdle(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(pauses.idle_since.time_since_epoch())
+          .count());
+  // Skip this during a swap: graphs contain addresses, which must be backed by memory.
+  if (!driver.swap().attention() && driver.MakeReady()) return;
+  if (now >= pauses.active_until && !calm_ && !driver.watching_idle()) {
+    if (!std::exchange(pauses.watched, true)) {
+      driver.WatchIdle();
+      return;
+    }
+    SetCalm(true);
+    ReturnMemory(driver);
+  }
+  Sleep(session, LongestSleep(driver, now, pauses), beside_client, prompt, pauses);
+}
+
+nanoseconds SessionWorker::LongestSleep(SessionDriver& driver, SteadyClock::time_point now,
+                                        Pauses& pauses) const {
+  const Executor& executor = driver.session().executor();
+  nanoseconds longest = calm_                       ? RingReader::kNoLimit
+                        : now < pauses.active_until ? nanoseconds(kActiveSleep)
+                                                    : kRestlessSleep;
+  const bool looks = driver.announced() ? executor.waiting_for_others() != 0
+                                        : executor.waiting() - executor.waiting_for_client() >
+                                                  (driver.watching_idle() ? 1 : 0) ||
+                                              driver.watching_work();
+  if (looks) {
+    longest = pauses.fence_sleep;
+    pauses.fence_sleep = std::min(pauses.fence_sleep * 2, kLongestFenceSleep);
+  } else if (executor.waiting_for_client() != 0) {
+    longest = std::min<nanoseconds>(longest, kClientSleep);
+  }
+  if (call_waits_) longest = std::min<nanoseconds>(longest, kFullSleep);
+  const SteadyClock::time_point end = executor.next_pause_end();
+  if (end != SteadyClock::time_point::max())
+    longest = std::clamp<nanoseconds>(end - now, nanoseconds(0), longest);
+  return longest;
+}
+
+void SessionWorker::Sleep(Session& session, nanoseconds longest, bool beside_client, bool prompt,
+                          Pauses& pauses) {
+  if (beside_client) pauses.scheduling.KeepOn(ClientCpu(*session.region().header()));
+  const SteadyClock::time_point begin = SteadyClock::now();
+  // Looks at the ring once more, and may find that the memory behind it is gone.
+  const bool alive = session.reader().Sleep(longest, [this, &session] {
+    return session.executor().ClientHasWritten() || stop_.load(std::memory_order_acquire) ||
+           new_calls_.load(std::memory_order_acquire) || session.region().damaged();
+  });
+  // A thread that the driver starts on this one may run on the same CPUs, for good.
+  pauses.scheduling.RunAnywhere();
+  if (!alive) session.Violate("the memory shared with the client is gone");
+  if (session.reader().Ready()) {
+    const uint64_t before = std::exchange(pauses.replies, session.region().replies_sent());
+    pauses.alternation.NoteWake(pauses.replies != before);
+  }
+  if (!prompt || longest == RingReader::kNoLimit) return;
+  const SteadyClock::time_point woke = SteadyClock::now();
+  const nanoseconds late = woke - begin - longest;
+  // Otherwise the client has woken the worker, and nobody knows when.
+  if (late.count() >= 0) pauses.wake_ups.Note(late, woke);
 }
 
 bool SessionWorker::AwaitStop() const {

@@ -30,6 +30,7 @@
 
 namespace detshare {
 
+class Session;
 class SessionDriver;
 struct ServerOptions;
 struct SessionLimits;
@@ -128,6 +129,18 @@ class SessionWorker {
   };
   // Handles whatever is ready, once, and returns what it did.
   Done Round(SessionDriver& driver);
+  // Gives the session's file more of its memory. Returns false if there is none: the session ends.
+  bool AllocateMore(Session& session);
+  struct Pauses;
+  // After a round that found nothing to do: polls once or sleeps, or does what waits for a pause.
+  void Pause(SessionDriver& driver, const Done& done, Pauses& pauses);
+  // Returns how long the worker may sleep if nobody wakes it.
+  std::chrono::nanoseconds LongestSleep(SessionDriver& driver,
+                                        std::chrono::steady_clock::time_point now,
+                                        Pauses& pauses) const;
+  // `beside_client`: on the CPU of the client. `prompt`: as in ThreadScheduling::SetPrompt().
+  void Sleep(Session& session, std::chrono::nanoseconds longest, bool beside_client, bool prompt,
+             Pauses& pauses);
   // Waits for End(), which another thread is expected to call. Returns false if it does not, for long.
   bool AwaitStop() const;
   void SetCalm(bool calm);
