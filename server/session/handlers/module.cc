@@ -104,35 +104,76 @@ Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId libr
   reply.Send(status);
 }
 
+// Returns the image that the call is about: the one in the payload, or one that the daemon has kept, which
+// `*kept` then holds. Without an image, sends the reply and returns nothing.
+std::optional<Payload> ImageOf(Session& session, const wire::cuLibraryLoadData& args, Payload sent,
+                               StoredImage* kept, Reply& reply) {
+  if (args.source > wire::kImageKept ||
+      (args.source != wire::kImageSent && args.image_bytes != 0)) {
+    session.Violate("cuLibraryLoadData: an unknown source of an image");
+    reply.Send(InvalidValue("malformed"));
+    return std::nullopt;
+  }
+  if (args.source == wire::kImageSent) {
+    session.code().CountReceived(sent.size());
+    return sent;
+  }
+  if (!FindKeptImage(session, args, kept)) {
+    wire::cuLibraryLoadData_Reply unknown{};
+    unknown.image_unknown = 1;
+    reply.Send(unknown);
+    return std::nullopt;
+  }
+  if (args.source == wire::kImageAsked) {
+    reply.Send(wire::cuLibraryLoadData_Reply{});
+    return std::nullopt;
+  }
+  return Payload(reinterpret_cast<const uint8_t*>(kept->memory->data()), kept->bytes);
+}
+
+// The reply's bytes. `contents`: of the managed variables; empty when another device has them.
+std::string ReplyBytes(wire::cuLibraryLoadData_Reply body, const CompileLogs& logs,
+                       const ManagedBlock* managed, const std::vector<std::string>& contents) {
+  body.info_log_bytes = static_cast<uint32_t>(logs.info.size());
+  body.error_log_bytes = static_cast<uint32_t>(logs.error.size());
+  if (managed != nullptr) {
+    body.managed_count = static_cast<uint32_t>(managed->variables.size());
+    body.managed_address = managed->address;
+    body.managed_bytes = managed->bytes;
+    body.managed_file = managed->file;
+  }
+  std::string bytes;
+  Append(&bytes, body);
+  bytes += logs.info;
+  bytes += logs.error;
+  for (uint32_t i = 0; i < body.managed_count; ++i) {
+    const ManagedBlock::Variable& variable = managed->variables[i];
+    const std::string_view initial = contents.empty() ? std::string_view() : contents[i];
+    Append(&bytes, wire::ManagedVariable{variable.address, variable.bytes,
+                                         static_cast<uint32_t>(variable.name.size()),
+                                         static_cast<uint32_t>(initial.size())});
+    bytes += variable.name;
+    bytes += initial;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Payload payload,
                        Reply& reply) {
   PayloadReader reader(payload);
-  Payload image;
+  Payload sent;
   std::vector<JitOptionValue> options;
-  if (!reader.Bytes(args.image_bytes, &image) ||
+  if (!reader.Bytes(args.image_bytes, &sent) ||
       !ReadOptions(reader, args.jit_option_count, &options) || !reader.empty()) {
     session.Violate("cuLibraryLoadData: sizes do not fit the payload");
     return reply.Send(InvalidValue("malformed"));
   }
-  if (args.source > wire::kImageKept ||
-      (args.source != wire::kImageSent && args.image_bytes != 0)) {
-    session.Violate("cuLibraryLoadData: an unknown source of an image");
-    return reply.Send(InvalidValue("malformed"));
-  }
   StoredImage kept;
-  if (args.source == wire::kImageSent) {
-    session.code().CountReceived(image.size());
-  } else if (!FindKeptImage(session, args, &kept)) {
-    wire::cuLibraryLoadData_Reply unknown{};
-    unknown.image_unknown = 1;
-    return reply.Send(unknown);
-  } else if (args.source == wire::kImageAsked) {
-    return reply.Send(wire::cuLibraryLoadData_Reply{});
-  } else {
-    image = {reinterpret_cast<const uint8_t*>(kept.memory->data()), kept.bytes};
-  }
+  const std::optional<Payload> found = ImageOf(session, args, sent, &kept, reply);
+  if (!found.has_value()) return;
+  const Payload image = *found;
   if (args.context != 0) {
     if (absl::Status known = session.UseContext(args.context); !known.ok())
       return reply.Send(known);
@@ -180,34 +221,14 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
     body.without_variables =
         managed == nullptr && image.size() <= wire::kSearchedImageBytes &&
         images::HasNoVariables(std::as_bytes(image), ComputeCapability(device));
-    if (id.ok() && managed != nullptr) {
-      body.managed_count = static_cast<uint32_t>(managed->variables.size());
-      body.managed_address = managed->address;
-      body.managed_bytes = managed->bytes;
-      body.managed_file = managed->file;
-    }
     if (session.kept_payload() != nullptr && args.source == wire::kImageSent &&
         session.config().image_store != nullptr) {
       session.config().image_store->AddSoon(session.config().owner.uid,
                                             {session.kept_payload(), image.size()});
     }
   }
-  body.info_log_bytes = static_cast<uint32_t>(logs.info.size());
-  body.error_log_bytes = static_cast<uint32_t>(logs.error.size());
-  std::string bytes;
-  Append(&bytes, body);
-  bytes += logs.info;
-  bytes += logs.error;
-  for (uint32_t i = 0; i < body.managed_count; ++i) {
-    const ManagedBlock::Variable& variable = managed->variables[i];
-    const std::string_view initial = contents.empty() ? std::string_view() : contents[i];
-    Append(&bytes, wire::ManagedVariable{variable.address, variable.bytes,
-                                         static_cast<uint32_t>(variable.name.size()),
-                                         static_cast<uint32_t>(initial.size())});
-    bytes += variable.name;
-    bytes += initial;
-  }
-  reply.SendBytes(status, AsBytes(bytes));
+  const ManagedBlock* const block = status.ok() ? managed.get() : nullptr;
+  reply.SendBytes(status, AsBytes(ReplyBytes(body, logs, block, contents)));
 }
 
 void cuLibraryUnload(Session& session, const wire::cuLibraryUnload& args, Payload, Reply& reply) {
