@@ -42,23 +42,21 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
   opened.name = "soft";
   std::shared_ptr<ManagedMemory> managed;
   if (options.managed.bytes != 0) {
-    const uint64_t memory =
-        options.soft_memory > 0 ? options.soft_memory : soft::SoftDeviceOptions().total_memory;
-    DETSHARE_ASSIGN_OR_RETURN(managed, soft::SoftManagedMemory::Create(options.managed, memory));
+    DETSHARE_ASSIGN_OR_RETURN(
+        managed, soft::SoftManagedMemory::Create(options.managed, options.soft_memory));
   }
   for (int i = 0; i < options.soft_devices; ++i) {
     soft::SoftDeviceOptions soft;
     soft.ordinal = i;
-    if (options.soft_sms > 0) soft.sm_count = options.soft_sms;
-    if (options.soft_memory > 0) soft.total_memory = options.soft_memory;
+    soft.sm_count = options.soft_sms;
+    soft.total_memory = options.soft_memory;
     if (!options.soft_directory.empty())
       soft.memory_file = absl::StrCat(options.soft_directory, "/soft-memory-", i);
     soft.managed_memory = managed;
     soft.worker_threads = options.soft_threads;
     soft.preemption = options.preemption;
     soft.kernels_outlive_sessions = options.soft_kernels_outlive_sessions;
-    if (!options.soft_cc.empty() &&
-        !ParseComputeCapability(options.soft_cc, &soft.compute_major, &soft.compute_minor))
+    if (!ParseComputeCapability(options.soft_cc, &soft.compute_major, &soft.compute_minor))
       return absl::InvalidArgumentError("a compute capability is written as 9.0");
     soft.log = [](std::string_view line) { LogWarning("soft: ", std::string(line)); };
     DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, soft::CreateSoftDevice(soft));

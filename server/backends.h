@@ -30,9 +30,9 @@ struct BackendOptions {
   // Where the daemon's processes have the memory of soft devices in common; "": this is the only one.
   std::string soft_directory;
   int soft_devices = 1;
-  int soft_sms = 0;                            // 0: as the default device
-  uint64_t soft_memory = 0;                    // bytes; 0: as the default device
-  std::string soft_cc;                         // "9.0"; "": as the default device
+  int soft_sms = 132;
+  uint64_t soft_memory = uint64_t{8} << 30;  // bytes
+  std::string soft_cc = "9.0";
   int soft_threads = 0;                        // 0: one for each core
   bool soft_kernels_outlive_sessions = false;  // as in SoftDeviceOptions
   // The addresses of managed memory whose pages move (coroutine_runtime/managed_memory.h). No bytes:

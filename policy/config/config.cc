@@ -72,10 +72,11 @@ constexpr ConfigSetting kSettings[] = {
      .field = &Config::isolation,
      .choices = "none|user|tenant|group",
      .packaged = "tenant",
-     .help = "Which programs share an engine, that is a process with contexts on the GPUs, so that "
-             "a fault of one ends the others: none: all programs of the host; user: those of one "
-             "user; tenant: those of one tenant; group: those of all tenants that name the same "
-             "group, so that they run side by side in space (docs/security.md)"},
+     .help =
+         "Which programs share an engine, a process with contexts on the GPUs. A fault of one "
+         "program ends the others of its engine. none: all programs of the host; user: those "
+         "of one user; tenant: those of one tenant; group: those of all tenants that name the same "
+         "group, so that they run side by side in space (docs/security.md)"},
     {.section = "daemon",
      .key = "engine_users",
      .flag = "engine-users",
@@ -96,8 +97,8 @@ constexpr ConfigSetting kSettings[] = {
      .help =
          "With isolation other than none: engines that have opened the GPUs already, so that the "
          "first programs of so many tenants need not wait for theirs. Each takes half a GiB of "
-         "each "
-         "GPU's memory until programs need it; with swap_memory = 0 always"},
+         "each GPU's memory until programs need that memory. With swap_memory = 0 it keeps the "
+         "memory"},
     {.section = "daemon",
      .key = "profile_dir",
      .flag = "profile-dir",
@@ -242,7 +243,6 @@ constexpr ConfigSetting kSettings[] = {
      .type = "N",
      .min = 1,
      .max = 1024,
-     .computed = "the usual device's",
      .help = "SMs of a software GPU"},
     {.section = "software_gpu",
      .key = "memory",
@@ -251,14 +251,12 @@ constexpr ConfigSetting kSettings[] = {
      .type = "SIZE",
      .min = 1 << 20,
      .max = int64_t{1} << 42,
-     .computed = "the usual device's",
      .help = "Memory of a software GPU"},
     {.section = "software_gpu",
      .key = "compute_capability",
      .flag = "soft-cc",
      .field = &Config::soft_cc,
      .type = "X.Y",
-     .computed = "the usual device's",
      .help = "Compute capability of a software GPU"},
     {.section = "software_gpu",
      .key = "threads",
@@ -593,7 +591,8 @@ absl::Status SetFromText(const ConfigSetting& setting, absl::string_view text, C
 std::string ValueText(const ConfigSetting& setting, const Config& config) {
   if (const auto* text = std::get_if<std::string Config::*>(&setting.field))
     return Quoted(config.*(*text));
-  return absl::StrCat(config.*std::get<int64_t Config::*>(setting.field));
+  const int64_t value = config.*std::get<int64_t Config::*>(setting.field);
+  return setting.type == "SIZE" && value != 0 ? Quoted(SizeText(value)) : absl::StrCat(value);
 }
 
 bool IsDefault(const ConfigSetting& setting, const Config& config) {

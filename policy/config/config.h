@@ -67,9 +67,9 @@ struct Config {
   std::string dashboard = "on";
   // [software_gpu]
   int64_t soft_devices = 1;
-  int64_t soft_sms = 0;
-  int64_t soft_memory = 0;  // bytes
-  std::string soft_cc;
+  int64_t soft_sms = 132;
+  int64_t soft_memory = int64_t{8} << 30;  // bytes
+  std::string soft_cc = "9.0";
   int64_t soft_threads = 0;
   // [policy]
   std::string policy = "auto";

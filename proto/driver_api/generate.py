@@ -497,8 +497,8 @@ def docs_md(table):
 # Which CUDA driver functions work
 
 DetShare's `libcuda.so.1` replaces that of CUDA 13.0 and exports the same %d functions. An unsupported function returns
-`CUDA_ERROR_NOT_SUPPORTED`, and the library logs its name once. `detsharectl api` prints this table. `detsharectl api
---unsupported` prints those that are not supported in full, with the reasons.
+`CUDA_ERROR_NOT_SUPPORTED`, and with `DETSHARE_LOG=warning` the library prints its name once. `detsharectl api` prints this
+table. `detsharectl api --unsupported` prints those that are not supported in full, with the reasons.
 
 *Since* is the CUDA version that introduced this form of the function, as `cuGetProcAddress` counts versions. *Transport* says
 where a call is executed: in the client itself (`local`), or in the daemon, which gets it through shared memory (`ring`) or as

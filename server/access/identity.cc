@@ -85,8 +85,14 @@ absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const 
                                  [&](const TenantRules::Rule& one) { return one.tenant == name; });
   if (rule == rules.rules.end()) {
     if (rules.unlisted) return name;
+    if (!wish.empty()) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("there is no tenant ", name, " in the daemon's configuration"));
+    }
     return absl::PermissionDeniedError(
-        absl::StrCat("there is no tenant ", name, " in the daemon's configuration"));
+        absl::StrCat("user ", UserName(peer.uid),
+                     " has no tenant in the daemon's configuration: name one that the user may be "
+                     "with --tenant or DETSHARE_TENANT, or ask an operator for one"));
   }
   if (!rule->restricted || NamesUser(*rule, peer) || NamesGroup(*rule, peer)) return name;
   return absl::PermissionDeniedError(

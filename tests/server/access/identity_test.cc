@@ -97,8 +97,10 @@ TEST_CASE("The set of tenants can be restricted to those of the configuration, a
   Identity identity;
   CHECK(identity.TenantName("", PeerOf(70004, 70004)).ok());
   identity.SetRules(Rules(std::string("[daemon]\nunlisted_tenants = \"refuse\"\n") + kTenants));
-  CHECK(identity.TenantName("", PeerOf(70004, 70004)).status().code() ==
-        absl::StatusCode::kPermissionDenied);
+  const absl::Status refused = identity.TenantName("", PeerOf(70004, 70004)).status();
+  CHECK(absl::IsPermissionDenied(refused));
+  CHECK_THAT(std::string(refused.message()),
+             Catch::Contains("70004 has no tenant") && Catch::Contains("--tenant"));
   CHECK_FALSE(identity.TenantName("unlisted", PeerOf(70001, 70001)).ok());
   CHECK(identity.TenantName("anybody", PeerOf(70004, 70004)).ok());
   CHECK(identity.TenantName("", PeerOf(70001, 70001)).ok());
@@ -174,7 +176,9 @@ TEST_CASE("The configuration's defaults are the daemon's defaults") {
   CHECK(backend.cuda_sm_group == plain_backend.cuda_sm_group);
   CHECK(backend.preemption == plain_backend.preemption);
   CHECK(backend.soft_devices == plain_backend.soft_devices);
+  CHECK(backend.soft_sms == plain_backend.soft_sms);
   CHECK(backend.soft_memory == plain_backend.soft_memory);
+  CHECK(backend.soft_cc == plain_backend.soft_cc);
 }
 
 TEST_CASE(
