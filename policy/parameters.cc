@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 
 namespace detshare::policy {
@@ -17,6 +18,7 @@ std::optional<double> Parse(ParameterKind kind, absl::string_view text) {
     if (!absl::ParseDuration(std::string(text), &duration)) return std::nullopt;
     return absl::ToDoubleNanoseconds(duration);
   }
+  if (kind == ParameterKind::kPercent) absl::ConsumeSuffix(&text, "%");
   double number = 0;
   if (!absl::SimpleAtod(std::string(text), &number) || !std::isfinite(number)) return std::nullopt;
   return number;

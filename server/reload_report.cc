@@ -64,9 +64,11 @@ DaemonEvent LogReload(const absl::StatusOr<ReloadReport>& report, const std::str
     LogWarning("changes only when detshared is started again: ", line);
   if (report->changed.empty() && report->restart.empty())
     LogInfo("the configuration has not changed (", who, ")");
-  event.text = absl::StrCat("read (", who, "): ",
-                            report->changed.empty() ? std::string("nothing changed")
-                                                    : absl::StrJoin(report->changed, "; "));
+  std::vector<std::string> parts = report->changed;
+  if (parts.empty()) parts.push_back("nothing changed");
+  if (!report->restart.empty())
+    parts.push_back(absl::StrCat("needs a restart: ", absl::StrJoin(report->restart, "; ")));
+  event.text = absl::StrCat("read (", who, "): ", absl::StrJoin(parts, "; "));
   return event;
 }
 

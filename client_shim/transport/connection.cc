@@ -305,8 +305,11 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
     if (fd < 0) {
       *result = CUDA_ERROR_SYSTEM_NOT_READY;
       if (errno == EACCES || errno == EPERM) {
-        Explain("no permission to connect to detshared at " + socket_path);
+        Explain("no permission to connect to detshared at " + socket_path +
+                ": join the socket's group and log in again");
         *result = CUDA_ERROR_NOT_PERMITTED;
+      } else if (errno == ENAMETOOLONG) {
+        Explain(socket_path + " is too long for a socket's path: name a shorter one");
       } else {
         Explain("detshared is not running at " + socket_path +
                 ": start it (systemctl start detshared, or detshare run --standalone -- PROGRAM)");

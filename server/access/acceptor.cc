@@ -25,7 +25,13 @@ absl::Status LockSocket(const std::string& path) {
   const absl::StatusOr<int> lock = LockFile(path + ".lock");
   if (absl::IsFailedPrecondition(lock.status()))
     return absl::FailedPreconditionError(absl::StrCat("another detshared serves at ", path));
-  return lock.status();
+  if (!lock.ok()) {
+    return absl::InternalError(absl::StrCat(std::string(lock.status().message()),
+                                            ": the socket's directory must exist, and this user "
+                                            "must be able to write there; name another "
+                                            "socket with --socket"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {

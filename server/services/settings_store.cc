@@ -99,11 +99,13 @@ proto::TenantSetting* Place(proto::Settings& settings, const std::string& name,
   return place;
 }
 
-// Returns how many devices a tenant's setting may name: the daemon's number, or the number that the
-// setting has already. The daemon may have fewer cards than when it was set.
-size_t MaxDevices(const proto::Settings& current, const std::string& tenant, size_t device_count) {
-  const proto::TenantSetting* const known = Find(current, tenant);
-  return std::max<size_t>(device_count, known != nullptr ? known->devices() : 0);
+// A tenant's quota from its setting. A number of devices that the setting has already may stay: the
+// daemon may have fewer cards than when it was set.
+absl::StatusOr<TenantQuota> QuotaOf(const proto::TenantSetting& setting,
+                                    const proto::Settings& current, size_t device_count) {
+  const proto::TenantSetting* const known = Find(current, setting.name());
+  const bool stays = known != nullptr && known->devices() == setting.devices();
+  return ToQuota(setting, stays ? std::numeric_limits<size_t>::max() : device_count);
 }
 
 std::string SmsText(const proto::TenantSetting& tenant) {
@@ -516,8 +518,7 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::Change(const proto::TenantSe
         absl::StrCat("there are ", kMaxTenants, " tenants already"));
   place->MergeFrom(change);
   DETSHARE_ASSIGN_OR_RETURN(policy::Tenant tenant, ToTenant(*place, sm_count_));
-  DETSHARE_ASSIGN_OR_RETURN(const TenantQuota quota,
-                            ToQuota(*place, MaxDevices(*current_, place->name(), device_count_)));
+  DETSHARE_ASSIGN_OR_RETURN(const TenantQuota quota, QuotaOf(*place, *current_, device_count_));
   *place = ToSetting(tenant, quota);
   const proto::TenantSetting result = *place;
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
@@ -596,9 +597,8 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::PutInForce(const proto::
   *next.mutable_policy() = wanted.policy();
   std::map<std::string, TenantQuota> quotas;
   for (int i = 0; i < wanted.tenants_size(); ++i) {
-    DETSHARE_ASSIGN_OR_RETURN(
-        const TenantQuota quota,
-        ToQuota(wanted.tenants(i), MaxDevices(*current_, wanted.tenants(i).name(), device_count_)));
+    DETSHARE_ASSIGN_OR_RETURN(const TenantQuota quota,
+                              QuotaOf(wanted.tenants(i), *current_, device_count_));
     *next.add_tenants() = ToSetting(tenants[static_cast<size_t>(i)], quota);
     quotas[wanted.tenants(i).name()] = quota;
   }

@@ -264,6 +264,11 @@ absl::Status SupervisorService::End(const proto::EndSessionsRequest& request, co
     if (!found.contains(id))
       return absl::NotFoundError(absl::StrCat("there is no session ", id, silent));
   }
+  if (found.empty() && !silent.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("no session of tenant ", Printable(request.tenant(), kMaxOfAName),
+                     " was ended", silent, "; end that engine's process, which status names"));
+  }
   if (found.empty()) {
     return absl::NotFoundError(absl::StrCat("tenant ", Printable(request.tenant(), kMaxOfAName),
                                             " has no session", silent));

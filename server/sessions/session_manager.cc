@@ -386,6 +386,11 @@ absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& req
   if (!shown.ok()) return shown;
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
   const uint64_t max = account->devices();
+  if (request.device_count > EnginePage::kMaxDevices) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "DETSHARE_DEVICE_COUNT is a number from 0 (as many as the program may use) to ",
+        EnginePage::kMaxDevices));
+  }
   if (request.device_count > shown->size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         request.device_count, " devices were asked for; the program may use ", shown->size()));

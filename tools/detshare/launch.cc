@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "tools/detshare/execute.h"
 #include "tools/detshare/standalone.h"
@@ -42,7 +43,10 @@ void SetEnvironment(const RunOptions& options, const std::string& shim_directory
     path += old;
   }
   setenv("LD_LIBRARY_PATH", path.c_str(), 1);
-  if (!options.socket.empty()) setenv("DETSHARE_SOCKET", options.socket.c_str(), 1);
+  // The program may change its working directory.
+  if (!options.socket.empty()) {
+    setenv("DETSHARE_SOCKET", std::filesystem::absolute(options.socket).c_str(), 1);
+  }
   if (!options.tenant.empty()) setenv("DETSHARE_TENANT", options.tenant.c_str(), 1);
   if (!options.devices.empty()) setenv("DETSHARE_DEVICES", Join(options.devices, ",").c_str(), 1);
   if (!options.device_count.empty())

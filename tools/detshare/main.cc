@@ -53,12 +53,14 @@ int main(int argc, char** argv) {
                   "processes of this command; 0: as many as the tenant may have [0]")
       ->type_name("N")
       ->check(CLI::Range(0, 64));
-  run->add_option("--socket", options.socket,
-                  "The daemon's socket [$DETSHARE_SOCKET, else /run/detshare/detshared.sock]")
-      ->type_name("PATH");
+  CLI::Option* const socket =
+      run->add_option("--socket", options.socket,
+                      "The daemon's socket [$DETSHARE_SOCKET, else /run/detshare/detshared.sock]")
+          ->type_name("PATH");
   run->add_flag("--standalone{auto}", options.standalone,
                 "Start a private daemon for this command: --standalone, --standalone=soft or "
                 "--standalone=cuda")
+      ->excludes(socket)
       ->check(CLI::IsMember(std::vector<std::string>(kStandalone.begin(), kStandalone.end())));
   run->add_option("--log-level", options.log_level, "Messages of DetShare on stderr")
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}));

@@ -73,6 +73,9 @@ std::vector<std::string> WarningsOf(const Config& config) {
     warnings.push_back(
         absl::StrCat("[[tenant]] ", tenant.tenant.name, ": this host has no ", what, " ", name));
   };
+  if (config.admin_group != Config().admin_group && !GroupId(config.admin_group).has_value())
+    warnings.push_back(
+        absl::StrCat("[daemon] admin_group: this host has no group ", config.admin_group));
   for (const TenantConfig& tenant : config.tenants) {
     for (const std::string& user : tenant.users) {
       if (!UserId(user).has_value()) unknown(tenant, "user", user);

@@ -57,12 +57,12 @@ Failure NoReply(const std::string& socket_path) {
               "Read its log: journalctl -u detshared.", kExitNoDaemon};
     case EACCES:
     case EPERM:
-      return {
-          absl::StrCat("you have no permission to connect to ", socket_path, "; ",
-                       WhoMayConnect(socket_path), " may"),
-          "Use sudo, or join the socket's group and log in again; socket_mode or SocketMode= says "
-          "who may connect.",
-          kExitRefused};
+      return {absl::StrCat("you have no permission to connect to ", socket_path, "; ",
+                           WhoMayConnect(socket_path), " may"),
+              "Use sudo. The socket's group and its mode say which users may connect (SocketMode= "
+              "of the "
+              "service, or socket_mode): join that group and log in again.",
+              kExitRefused};
     default:
       return {absl::StrCat("no detshared replies at ", socket_path),
               "Start it (systemctl start detshared), or name another socket with --socket or "

@@ -116,6 +116,12 @@ class Examination {
     const auto found = host_.environment.find(name);
     return found != host_.environment.end() ? found->second : "";
   }
+  // With its number where there are several, which may have one name.
+  std::string NameOf(int device) const {
+    const std::string& name = host_.status->devices(device).name();
+    return host_.status->devices_size() == 1 ? name
+                                             : "device " + std::to_string(device) + ": " + name;
+  }
   // The daemon's process id; 0: not known.
   int daemon_pid() const { return host_.status.has_value() ? host_.status->pid() : 0; }
 
@@ -140,9 +146,14 @@ class Examination {
     if (access(path.c_str(), W_OK) != 0) {
       const group* const owner = getgrgid(status.st_gid);
       const std::string group = owner != nullptr ? owner->gr_name : std::to_string(status.st_gid);
+      const bool for_group = (status.st_mode & S_IWGRP) != 0;
       return Add("socket", Level::kError, "this user may not connect to " + path,
-                 (status.st_mode & S_IWGRP) != 0
+                 for_group && status.st_gid != 0
                      ? "join its group and log in again: sudo adduser USER " + group
+                 : for_group
+                     ? "give it a group of users: sudo chgrp GROUP " + path +
+                           ", or run the daemon as a service (systemctl enable --now "
+                           "detshared.socket)"
                      : "set its mode to 0660 or 0666, with socket_mode or with SocketMode= of "
                        "detshared.socket");
     }
@@ -229,11 +240,12 @@ class Examination {
     if (host_.status->devices().empty())
       Add("devices", Level::kError, "the daemon has no device",
           "read its log: journalctl -u detshared");
-    for (const proto::DeviceStatus& device : host_.status->devices()) {
+    for (int i = 0; i < host_.status->devices_size(); ++i) {
+      const proto::DeviceStatus& device = host_.status->devices(i);
       if (device.state() == "ok") {
-        Add("devices", Level::kOk, device.name() + ", " + text::Bytes(device.total_memory()));
+        Add("devices", Level::kOk, NameOf(i) + ", " + text::Bytes(device.total_memory()));
       } else {
-        Add("devices", Level::kError, device.name() + ": " + device.state(),
+        Add("devices", Level::kError, NameOf(i) + ": " + device.state(),
             "run systemctl restart detshared; if the error stays, look for its cause with dmesg | "
             "grep -i xid");
       }
@@ -261,21 +273,21 @@ class Examination {
   // One finding for each device.
   void Preemption() {
     if (!host_.status.has_value()) return Add("preemption", Level::kUnknown, kNeedsReply);
-    for (const proto::DeviceStatus& device : host_.status->devices()) {
+    for (int i = 0; i < host_.status->devices_size(); ++i) {
+      const proto::DeviceStatus& device = host_.status->devices(i);
       const proto::PreemptionStatus& preemption = device.preemption();
       const std::string mode = PreemptionMode(device);
       if (mode != "none") {
         Add("preemption", Level::kOk,
-            device.name() + ": by " + mode + "; urgent work runs after " +
+            NameOf(i) + ": by " + mode + "; urgent work runs after " +
                 std::to_string(preemption.latency_us()) + " us on a full device");
       } else if (preemption.switched_off()) {
-        Add("preemption", Level::kOk, device.name() + ": none, " + preemption.reason(),
+        Add("preemption", Level::kOk, NameOf(i) + ": none, " + preemption.reason(),
             "for urgent work that waits for no running kernel, set preemption = \"auto\" and "
-            "isolation = \"none\", and restart the daemon");
+            "restart the daemon");
       } else {
         Add("preemption", Level::kWarning,
-            device.name() + ": none" +
-                (preemption.reason().empty() ? "" : ", " + preemption.reason()),
+            NameOf(i) + ": none" + (preemption.reason().empty() ? "" : ", " + preemption.reason()),
             "urgent work waits for running kernels: let no other process use the GPU, use NVIDIA's "
             "driver 580 or later, and run systemctl restart detshared; docs/preemption.md says "
             "more");

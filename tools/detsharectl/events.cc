@@ -28,12 +28,14 @@ std::string EventText(const proto::Event& event) {
                       absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::FromUnixNanos(event.unix_ns()),
                                        absl::LocalTimeZone()),
                       event.kind());
+  const size_t subject = line.size();
   if (event.session() != 0) absl::StrAppend(&line, " session ", event.session());
   if (!event.tenant().empty()) absl::StrAppend(&line, " tenant ", event.tenant());
   if (!IsEmpty(event.owner())) absl::StrAppend(&line, " (", OwnerText(event.owner()), ")");
   if (event.pid() != 0) absl::StrAppend(&line, " pid ", event.pid());
   if (!event.program().empty()) absl::StrAppend(&line, " ", event.program());
-  if (!event.text().empty()) absl::StrAppend(&line, ": ", event.text());
+  if (!event.text().empty())
+    absl::StrAppend(&line, line.size() > subject ? ": " : " ", event.text());
   return line + "\n";
 }
 

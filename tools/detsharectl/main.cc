@@ -264,22 +264,26 @@ void AddVerify(CLI::App& app, VerifyOptions& options) {
       "Exit codes: 0: the same bits; 1: different bits; 2: the program could not be run; 3: two "
       "runs without neighbours differ already; 4: the same bits in exclusive turns, but not in "
       "space.");
-  verify
-      ->add_flag("--standalone{auto}", options.standalone,
-                 "Use a private daemon, which moves work all the time: --standalone, "
-                 "--standalone=soft or --standalone=cuda [the running daemon]")
-      ->check(CLI::IsMember({"auto", "soft", "cuda"}));
+  CLI::Option* const standalone =
+      verify
+          ->add_flag("--standalone{auto}", options.standalone,
+                     "Use a private daemon, which moves work all the time: --standalone, "
+                     "--standalone=soft or --standalone=cuda [the running daemon]")
+          ->check(CLI::IsMember({"auto", "soft", "cuda"}));
   verify->add_option("--policy", options.policy, "Policy of the private daemon [its default]")
+      ->needs(standalone)
       ->type_name("POLICY");
   verify
       ->add_option("--daemon-flag", options.daemon_flags,
                    "Flag of the private daemon, for example --daemon-flag=--soft-sms=16; may be "
                    "repeated")
+      ->needs(standalone)
       ->type_name("FLAG");
   verify
       ->add_option("--migrate-every", options.migrate_every,
                    "Operations after which the private daemon moves work to other SMs, except in "
                    "exclusive turns; 0: when the policy says so")
+      ->needs(standalone)
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 30));
   verify->add_option("--neighbours", options.neighbours, "Number of noisy neighbours")

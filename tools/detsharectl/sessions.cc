@@ -66,8 +66,15 @@ std::map<std::string, TenantUse> Add(const proto::Status& status, const proto::T
 
 }  // namespace
 
+std::string NoSessionsText(const proto::Status& status) {
+  const bool silent =
+      std::any_of(status.engines().begin(), status.engines().end(),
+                  [](const proto::EngineStatus& engine) { return !engine.problem().empty(); });
+  return silent ? "No sessions in engines that reply.\n" : "No sessions.\n";
+}
+
 std::string SessionsText(const proto::Status& status, size_t width) {
-  if (status.sessions_size() == 0) return "No sessions.\n";
+  if (status.sessions_size() == 0) return NoSessionsText(status);
   text::Table table({"SESSION", "TENANT", "OWNER", "USER", "PID", "PROGRAM", "DEVICES", "PARTITION",
                      "MEMORY", "PINNED", "OPERATIONS", "MIGRATIONS", "AGE", "STATE"});
   for (const proto::SessionStatus& session : status.sessions()) {

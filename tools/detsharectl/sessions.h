@@ -13,6 +13,8 @@ namespace detshare::ctl {
 
 // Here `width` is that of text::Table::ToString().
 
+// The line that takes the place of a table without sessions. An engine that does not reply may have some.
+std::string NoSessionsText(const proto::Status& status);
 std::string SessionsText(const proto::Status& status, size_t width = 0);
 std::string SessionsJson(const proto::Status& status);
 

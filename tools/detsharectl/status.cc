@@ -7,6 +7,7 @@
 #include "proto/owner.h"
 #include "tools/detsharectl/json_text.h"
 #include "tools/detsharectl/owner_json.h"
+#include "tools/detsharectl/sessions.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -122,7 +123,7 @@ std::string StatusText(const proto::Status& status, size_t width) {
   }
   out += EnginesText(status, width);
   out += TenantsText(status, width);
-  if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
+  if (status.sessions_size() == 0) return out + "\n" + NoSessionsText(status);
   text::Table sessions({"SESSION", "TENANT", "OWNER", "PID", "PROGRAM", "DEVICES", "PARTITION",
                         "MEMORY", "OUT", "PINNED", "OPERATIONS", "KERNELS", "COPIED", "AGE",
                         "STATE"});

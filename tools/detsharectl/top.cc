@@ -18,6 +18,7 @@
 #include "proto/latency_histogram.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/json_text.h"
+#include "tools/detsharectl/sessions.h"
 #include "tools/detsharectl/status.h"
 #include "tools/text/keyboard.h"
 #include "tools/text/table.h"
@@ -161,7 +162,7 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
            "\n";
   }
   out += "\n";
-  if (after.sessions_size() == 0) return out + "No sessions.\n";
+  if (after.sessions_size() == 0) return out + NoSessionsText(after);
   text::Table table({"SESSION", "TENANT", "PID", "PROGRAM", "CLASS", "RANK", "PARTITION",
                      "GPU TIME", "THROTTLED", "OPS/S", "BURSTS", "P50", "P99", "TOKENS", "TPOT",
                      "MEMORY"});

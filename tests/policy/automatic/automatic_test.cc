@@ -172,7 +172,7 @@ TEST_CASE("Policy auto keeps memory-bound batch on half of the SMs beside other 
   CHECK(SmsOf({132, 8}, partitions[policy->Decide(snapshot).grants[1].idle.partition]) == 64);
   CHECK(policy->Decide(snapshot).grants[2].idle.partition == 0);
   // It gets no more SMs than it had.
-  auto narrow = *CreatePolicy("auto", {{{"long_share", "25"}}});
+  auto narrow = *CreatePolicy("auto", {{{"long_share", "25%"}}});
   const Grant bound = narrow->Decide(snapshot).grants[1];
   CHECK(SmsOf({132, 8}, partitions[bound.idle.partition]) == 64);
   CHECK(SmsOf({132, 8}, partitions[bound.idle.long_partition]) == 32);

@@ -593,6 +593,14 @@ TEST_CASE("A daemon that replaces another keeps its settings, and a fresh one do
     CHECK(Tenants(client).tenants(1).weight() == 1);
     CHECK(Tenants(client).tenants(1).memory() == 1 << 20);
     CHECK(Tenants(client).tenants(1).devices() == 9);  // a card may be missing
+    proto::TenantSetting change;
+    change.set_name("x");
+    change.set_weight(2);
+    CHECK(Set(client, change).ok());
+    CHECK(Tenants(client).tenants(1).devices() == 9);
+    change.set_devices(8);
+    CHECK_THAT(Set(client, change).error_message(),
+               Catch::Contains("0 (all) to 1, which this host has"));
   }
   for (const auto& [contents, first] : {std::pair<std::string, uint64_t>(kept, 1),
                                         std::pair<std::string, uint64_t>("damaged {", 8)}) {

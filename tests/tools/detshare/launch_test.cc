@@ -128,8 +128,15 @@ TEST_CASE("The exit code is the program's") {
   CHECK(Run({"run", "--socket=/s", "--", "/bin/sh", "-c", "kill -SEGV $$"}).code == 1000 + SIGSEGV);
 }
 
+TEST_CASE("A relative socket is the same for a program that changes its directory") {
+  const Ran ran =
+      Run({"run", "--socket", "here/s", "--", "/bin/sh", "-c", "cd / && echo $DETSHARE_SOCKET"});
+  CHECK(ran.output == std::filesystem::current_path().string() + "/here/s\n");
+}
+
 TEST_CASE("Mistakes are explained") {
   CHECK(Run({"run"}).code == 125);
+  CHECK(Run({"run", "--standalone", "--socket", "/s", "--", "/bin/true"}).code == 125);
   for (const std::string option : {"--socket", "--tenant"}) {
     const Ran misplaced = Run({option, "x", "run", "--", "/bin/echo", "ran"});
     CHECK(misplaced.code == 125);

@@ -32,6 +32,13 @@ TEST_CASE("An event is one line, as text and as JSON") {
   CHECK(json["tenant"] == "alice");
 }
 
+TEST_CASE("The text of an event without a subject stands alone") {
+  proto::Event event;
+  event.set_kind("config");
+  event.set_text("read (a signal): nothing changed");
+  CHECK(EventText(event).find("config         read (a signal)") != std::string::npos);
+}
+
 TEST_CASE("What happened begins in the same column, whatever the kind of the event") {
   proto::Event event = ExampleEvent();
   const size_t column = EventText(event).find("session 3");

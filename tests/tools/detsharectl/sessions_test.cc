@@ -35,6 +35,12 @@ TEST_CASE("Sessions are listed, and are the same objects as in the status") {
   CHECK(nlohmann::json::parse(SessionsJson(proto::Status())).empty());
 }
 
+TEST_CASE("An engine that does not reply may have sessions that are not listed") {
+  proto::Status status;
+  status.add_engines()->set_problem("it does not reply");
+  CHECK(SessionsText(status) == "No sessions in engines that reply.\n");
+}
+
 TEST_CASE("A tenant's use is that of its sessions, and tenants without sessions are listed, too") {
   proto::Tenants tenants;
   proto::TenantSetting* const setting = tenants.add_tenants();

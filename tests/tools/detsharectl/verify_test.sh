@@ -175,4 +175,8 @@ expect 2 --socket "$folder/none" --neighbours 0 -- "$program" 0
 says 'no detshared replies at'
 ! grep -q 'cannot make a tenant exclusive' "$folder/err" || { echo "FAILED: the missing daemon is taken for a missing right"; failed=1; }
 expect 2 --standalone=soft
+for option in --policy=fair --daemon-flag=--soft-sms=16 --migrate-every=3; do
+  expect 2 --socket "$socket" $option -- "$program" 0
+  says 'requires --standalone'
+done
 exit $failed
