@@ -340,8 +340,8 @@ void Daemon::Monitor() {
     const absl::Status health = manager_->DeviceHealth();
     if (!health.ok()) {
       SetServing(false);
-      LogError("the device is lost: ", std::string(health.message()),
-               "; every session ends with CUDA error ", CudaResultOf(health));
+      LogError("the device is lost: ", std::string(health.message()), "; every session ends with ",
+               CudaResultName(CudaResultOf(health)));
       DaemonEvent lost;
       lost.kind = DaemonEvent::Kind::kDeviceLost;
       lost.text = std::string(health.message());

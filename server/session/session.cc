@@ -132,7 +132,7 @@ void Session::NoteLimit(const absl::Status& status) {
 void Session::SetStickyError(int result, const std::string& why) {
   if (sticky_error_ != 0) return;
   sticky_error_ = result;
-  LogError(label(), ": CUDA error ", result, ": ", why);
+  LogError(label(), ": ", CudaResultName(result), ": ", why);
   // Release: publishes the error before the forced fences. A client that sees such a fence also
   // sees the error.
   region_->header()->sticky_error.store(static_cast<uint32_t>(result), std::memory_order_release);

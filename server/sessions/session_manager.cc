@@ -476,7 +476,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   };
   events.faulted = [this, id, request](int result) {
     events_.Add(About(id, request, DaemonEvent::Kind::kFault,
-                      absl::StrCat("CUDA error ", result, " for all of its later calls")));
+                      absl::StrCat(CudaResultName(result), " for all of its later calls")));
   };
   events.limited = [this, id, listener, request](const std::string& why) {
     events_.Add(About(id, request, DaemonEvent::Kind::kLimit, why));

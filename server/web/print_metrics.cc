@@ -92,9 +92,10 @@ bazel test //tests/packaging:prometheus_test
   place of the tenant that has had no session for the longest time, if that is at least ten minutes;
   the series of that tenant end. If there is no such tenant, the further one is counted with others
   as `(other)`, until its last session ends. So no counter falls, and `(other)` never takes over what
-  had a name. A tenant that comes back later begins at 0, which Prometheus takes for a restart. Add
-  up rates, `sum(rate(...))`, and not totals. There are no labels for processes. The counts include
-  the work of sessions that have ended.
+  had a name.
+- **rates**: a tenant that comes back later begins at 0, which Prometheus takes for a restart. Add up
+  rates, `sum(rate(...))`, and not totals. The counts include the work of sessions that have ended. There
+  are no labels for processes.
 - **followed**: figures of the scheduler. It follows sessions operation by operation only while
   several share a device and the policy needs it. A tenant that is alone adds nothing to them.
 - **sampled**: ten samples a second while sessions are active, and only while metrics are on. Such

@@ -1,6 +1,9 @@
 #include "coroutine_runtime/status_cuda.h"
 
+#include <cuda.h>
+
 #include <catch2/catch.hpp>
+#include <string>
 
 namespace detshare {
 namespace {
@@ -12,6 +15,15 @@ TEST_CASE("A CUresult survives in a status, known or not") {
     CHECK(CudaResultOf(status) == result);
     CHECK(std::string(status.message()) == "message");
   }
+}
+
+TEST_CASE("The results have the values and the names of cuda.h") {
+#define DETSHARE_CHECK(name, value, cuda_name) \
+  CHECK(name == static_cast<int>(cuda_name));  \
+  CHECK(CudaResultName(name) == #cuda_name);
+  DETSHARE_RUNTIME_RESULTS(DETSHARE_CHECK)
+#undef DETSHARE_CHECK
+  CHECK(CudaResultName(12345) == "CUDA error 12345");
 }
 
 TEST_CASE("A status without a CUresult gives the nearest one") {

@@ -84,7 +84,7 @@ TEST_CASE(
   CHECK(session > innocent.grant.session());
   CHECK(kill(process.pid, 0) == 0);
   CHECK_THAT(process.Log(), Catch::Contains("session 1 (tenant guilty"));
-  CHECK_THAT(process.Log(), Catch::Contains("CUDA error 700"));
+  CHECK_THAT(process.Log(), Catch::Contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
   kill(process.pid, SIGTERM);
   const int status = process.Wait();
   CHECK(WIFEXITED(status));

@@ -48,6 +48,9 @@ class GraphGate {
   GraphGate(const GraphGate&) = delete;
   GraphGate& operator=(const GraphGate&) = delete;
 
+  // The time of its clock, in nanoseconds.
+  int64_t now() const { return clock_.NowNanoseconds(); }
+
   // Lets a graph with conditional nodes be launched, until Leave(). False: something changes now, and not
   // by this thread. The caller has waited for `waited` nanoseconds, and calls again. A caller within its own
   // Change() must do so until it is let in: until then, its change keeps nobody from launching.

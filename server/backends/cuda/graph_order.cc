@@ -107,9 +107,8 @@ CUresult GraphOrder::WaitInStream(Entries::iterator entry) {
 void GraphOrder::EnterGate(Entry& entry) {
   GraphGate* const gate = group_.gpu.graph_gate.get();
   if (gate == nullptr || !entry.conditional) return;
-  const auto began = Clock::now();
-  while (!gate->Enter(std::chrono::nanoseconds(Clock::now() - began).count()))
-    std::this_thread::sleep_for(kPoll);
+  const int64_t began = gate->now();
+  while (!gate->Enter(gate->now() - began)) std::this_thread::sleep_for(kPoll);
   if (group_.urgent) gate->EndHolds();
   entry.number = gate->Count(group_.urgent);
 }
