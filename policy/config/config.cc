@@ -506,6 +506,38 @@ std::filesystem::path Resolved(const std::string& path) {
   return resolved.has_filename() ? resolved : resolved.parent_path();
 }
 
+std::vector<std::string> CautionsOfIsolation(const Config& config) {
+  std::vector<std::string> lines;
+  const auto idle = [&lines](const char* key) {
+    lines.push_back(absl::StrCat("[daemon] ", key, ": has no effect with isolation = \"none\""));
+  };
+  if (config.isolation == "none" && !config.engine_users.empty()) idle("engine_users");
+  if (config.isolation == "none" && config.spare_engines > 0) idle("spare_engines");
+  for (const TenantConfig& tenant : config.tenants) {
+    if (tenant.group.empty() || config.isolation == "group") continue;
+    lines.push_back(absl::StrCat("[[tenant]] ", tenant.tenant.name,
+                                 ": group has no effect without isolation = \"group\""));
+  }
+  return lines;
+}
+
+std::vector<std::string> CautionsOfLimits(const Config& config) {
+  const bool defaults = config.default_memory != 0 || config.default_pinned_memory != 0 ||
+                        config.default_sessions != 0;
+  std::vector<std::string> lines;
+  for (const TenantConfig& tenant : config.tenants) {
+    const TenantQuota& quota = tenant.quota;
+    const bool limited = quota.memory != 0 || quota.pinned_memory != 0 || quota.sessions != 0;
+    if (!limited || defaults || config.unlisted_tenants != "allow") continue;
+    lines.push_back(
+        absl::StrCat("[[tenant]] ", tenant.tenant.name,
+                     ": programs get around its limits by naming a tenant that has no "
+                     "section: set unlisted_tenants = \"refuse\" in [daemon], or limits "
+                     "in [tenant_defaults]"));
+  }
+  return lines;
+}
+
 }  // namespace
 
 absl::Span<const ConfigSetting> AllConfigSettings() { return kSettings; }
@@ -708,19 +740,8 @@ std::vector<std::string> Obstacles(const Config& config) {
 }
 
 std::vector<std::string> Cautions(const Config& config) {
-  const bool defaults = config.default_memory != 0 || config.default_pinned_memory != 0 ||
-                        config.default_sessions != 0;
-  std::vector<std::string> lines;
-  for (const TenantConfig& tenant : config.tenants) {
-    const TenantQuota& quota = tenant.quota;
-    const bool limited = quota.memory != 0 || quota.pinned_memory != 0 || quota.sessions != 0;
-    if (!limited || defaults || config.unlisted_tenants != "allow") continue;
-    lines.push_back(
-        absl::StrCat("[[tenant]] ", tenant.tenant.name,
-                     ": programs get around its limits by naming a tenant that has no "
-                     "section: set unlisted_tenants = \"refuse\" in [daemon], or limits "
-                     "in [tenant_defaults]"));
-  }
+  std::vector<std::string> lines = CautionsOfIsolation(config);
+  for (std::string& line : CautionsOfLimits(config)) lines.push_back(std::move(line));
   return lines;
 }
 

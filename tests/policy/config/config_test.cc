@@ -475,6 +475,25 @@ TEST_CASE("Limits that programs can get around are named") {
   CHECK(Cautions(config).empty());
 }
 
+TEST_CASE("Settings without an effect under the isolation are named") {
+  Config config;
+  TenantConfig tenant;
+  tenant.tenant.name = "chat";
+  tenant.group = "web";
+  config.tenants.push_back(tenant);
+  config.engine_users = "1000-1003";
+  config.spare_engines = 2;
+  const std::vector<std::string> cautions = Cautions(config);
+  REQUIRE(cautions.size() == 3);
+  CHECK_THAT(cautions[0], Catch::StartsWith("[daemon] engine_users: has no effect"));
+  CHECK_THAT(cautions[1], Catch::StartsWith("[daemon] spare_engines: has no effect"));
+  CHECK_THAT(cautions[2], Catch::StartsWith("[[tenant]] chat: group has no effect"));
+  config.isolation = "tenant";
+  CHECK(Cautions(config).size() == 1);
+  config.isolation = "group";
+  CHECK(Cautions(config).empty());
+}
+
 TEST_CASE("The runtime directory is the socket's, however the two are written") {
   char pattern[] = "/tmp/detshare-config-XXXXXX";
   const std::string folder = mkdtemp(pattern);
