@@ -52,11 +52,27 @@ struct TestEngine {
 
 using Messages = std::vector<std::string>;
 
-TEST_CASE("An engine learns the pages of others before the list that names them") {
+// Engines 1 and 2, whose pids are 101 and 102.
+struct TwoEngines {
   PeerNews news;
   TestEngine one, two;
-  news.Add(1, 101, /*spare=*/false);
-  news.Add(2, 102, /*spare=*/false);
+
+  TwoEngines() {
+    news.Add(1, 101, /*spare=*/false);
+    news.Add(2, 102, /*spare=*/false);
+  }
+  void TakePages() {
+    REQUIRE(news.TakePage(1, one.page()));
+    REQUIRE(news.TakePage(2, two.page()));
+  }
+  void SendToBoth() {
+    news.Send(1, one.channel.supervisor);
+    news.Send(2, two.channel.supervisor);
+  }
+};
+
+TEST_CASE_METHOD(TwoEngines,
+                 "An engine learns the pages of others before the list that names them") {
   CHECK_FALSE(news.Introduced(1));
   REQUIRE(news.TakePage(1, one.page()));
   news.Send(1, one.channel.supervisor);
@@ -65,21 +81,15 @@ TEST_CASE("An engine learns the pages of others before the list that names them"
 
   REQUIRE(news.TakePage(2, two.page()));
   CHECK(news.has_news(1));
-  news.Send(1, one.channel.supervisor);
-  news.Send(2, two.channel.supervisor);
+  SendToBoth();
   CHECK(one.Told() == Messages{"page of 102"});
   CHECK(two.Told() == Messages{"page of 101", "list 101 102"});
   CHECK(news.Introduced(1));
   CHECK(news.Introduced(2));
 }
 
-TEST_CASE("Engines learn that one of them is gone") {
-  PeerNews news;
-  TestEngine one, two;
-  news.Add(1, 101, /*spare=*/false);
-  news.Add(2, 102, /*spare=*/false);
-  REQUIRE(news.TakePage(1, one.page()));
-  REQUIRE(news.TakePage(2, two.page()));
+TEST_CASE_METHOD(TwoEngines, "Engines learn that one of them is gone") {
+  TakePages();
   news.Send(1, one.channel.supervisor);
   one.Told();
   news.Remove(2);
@@ -87,11 +97,7 @@ TEST_CASE("Engines learn that one of them is gone") {
   CHECK(one.Told() == Messages{"list 101"});
 }
 
-TEST_CASE("A page that was announced and is gone since is not sent") {
-  PeerNews news;
-  TestEngine one, two;
-  news.Add(1, 101, /*spare=*/false);
-  news.Add(2, 102, /*spare=*/false);
+TEST_CASE_METHOD(TwoEngines, "A page that was announced and is gone since is not sent") {
   REQUIRE(news.TakePage(2, two.page()));
   REQUIRE(news.TakePage(1, one.page()));
   news.Remove(2);
@@ -116,11 +122,7 @@ TEST_CASE("The list says which engines are spare ones, until they serve a group"
   CHECK(one.Told() == Messages{"list 101 102"});
 }
 
-TEST_CASE("A second page, and one that others could change, count for nothing") {
-  PeerNews news;
-  TestEngine one, two;
-  news.Add(1, 101, /*spare=*/false);
-  news.Add(2, 102, /*spare=*/false);
+TEST_CASE_METHOD(TwoEngines, "A second page, and one that others could change, count for nothing") {
   REQUIRE(news.TakePage(1, one.page()));
   CHECK_FALSE(news.TakePage(1, one.page()));
   const int unsealed = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -137,30 +139,20 @@ TEST_CASE("A second page, and one that others could change, count for nothing") 
   CHECK(news.Introduced(2));
 }
 
-TEST_CASE("Engines that serve one tenant learn of each other, each tenant once") {
-  PeerNews news;
-  TestEngine one, two;
-  news.Add(1, 101, /*spare=*/false);
-  news.Add(2, 102, /*spare=*/false);
-  REQUIRE(news.TakePage(1, one.page()));
-  REQUIRE(news.TakePage(2, two.page()));
+TEST_CASE_METHOD(TwoEngines,
+                 "Engines that serve one tenant learn of each other, each tenant once") {
+  TakePages();
   news.NoteTenant(1, "alice");
   news.NoteTenant(1, "bob");
   news.NoteTenant(2, "alice");
   news.NoteTenant(2, "alice");
-  news.Send(1, one.channel.supervisor);
-  news.Send(2, two.channel.supervisor);
+  SendToBoth();
   CHECK(one.Told() == Messages{"page of 102", "list 101 102", "alice with 102"});
   CHECK(two.Told() == Messages{"page of 101", "list 101 102", "alice with 101"});
 }
 
-TEST_CASE("What an engine does not read is sent later, in its order") {
-  PeerNews news;
-  TestEngine one, two;
-  news.Add(1, 101, /*spare=*/false);
-  news.Add(2, 102, /*spare=*/false);
-  REQUIRE(news.TakePage(1, one.page()));
-  REQUIRE(news.TakePage(2, two.page()));
+TEST_CASE_METHOD(TwoEngines, "What an engine does not read is sent later, in its order") {
+  TakePages();
   size_t filled = 0;
   while (PassClosedEndpoint(one.channel.supervisor, filled).ok()) ++filled;
   news.NoteTenant(1, "alice");
