@@ -92,6 +92,11 @@ std::vector<std::string> WarningsOf(const Config& config) {
         absl::StrCat(key, ": this host has no file ", path, ", and no daemon starts without it"));
   };
   if (!config.metrics_listen.empty()) missing("[metrics] token_file", config.metrics_token_file);
+  struct stat token;
+  if (stat(config.metrics_token_file.c_str(), &token) == 0 && (token.st_mode & S_IROTH) != 0) {
+    warnings.push_back(absl::StrCat("[metrics] token_file: all users can read ",
+                                    config.metrics_token_file, ": chmod o-r"));
+  }
   missing("[policy] name", config.policy);
   return warnings;
 }

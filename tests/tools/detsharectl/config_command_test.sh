@@ -58,6 +58,12 @@ expect 1 "name a token_file, too (--metrics-token-file)" "$detsharectl" config c
 # Files that this host lacks are warnings: the configuration may be for another host.
 printf '[metrics]\nlisten = "0.0.0.0:9464"\ntoken_file = "%s/token"\n[policy]\nname = "%s/policy.so"\n' "$work" "$work" >"$work/other.toml"
 expect 0 "warning: [metrics] token_file: this host has no file $work/token" "$detsharectl" config check "$work/other.toml"
+echo secret >"$work/token"
+chmod 644 "$work/token"
+expect 0 "warning: [metrics] token_file: all users can read $work/token: chmod o-r" "$detsharectl" config check "$work/other.toml"
+rm "$work/token"
+printf '[daemon]\nadmin_group = "no-such-group"\n' >"$work/admins.toml"
+expect 0 "warning: [daemon] admin_group: this host has no group no-such-group" "$detsharectl" config check "$work/admins.toml"
 expect 0 "warning: [policy] name: this host has no file $work/policy.so" "$detsharectl" config check "$work/other.toml"
 
 # No daemon is there: the doctor must find and name this error.
