@@ -84,18 +84,6 @@ int NearestResult(absl::StatusCode code) {
 
 }  // namespace
 
-std::string CudaResultName(int result) {
-  switch (result) {
-#define DETSHARE_CASE(name, value, cuda_name) \
-  case name:                                  \
-    return #cuda_name;
-    DETSHARE_RUNTIME_RESULTS(DETSHARE_CASE)
-#undef DETSHARE_CASE
-    default:
-      return "CUDA error " + std::to_string(result);
-  }
-}
-
 absl::Status CudaError(int result, std::string_view message) {
   absl::Status status(CodeOf(result), absl::string_view(message.data(), message.size()));
   status.SetPayload(kPayloadUrl, absl::Cord(std::to_string(result)));

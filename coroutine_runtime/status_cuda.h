@@ -4,56 +4,48 @@
 // the status as a payload.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 
 namespace detshare {
 
-// The results that the runtime itself returns: X(name here, value, name in cuda.h).
-#define DETSHARE_RUNTIME_RESULTS(X)                                                    \
-  X(kCudaSuccess, 0, CUDA_SUCCESS)                                                     \
-  X(kCudaErrorInvalidValue, 1, CUDA_ERROR_INVALID_VALUE)                               \
-  X(kCudaErrorOutOfMemory, 2, CUDA_ERROR_OUT_OF_MEMORY)                                \
-  X(kCudaErrorNotInitialized, 3, CUDA_ERROR_NOT_INITIALIZED)                           \
-  X(kCudaErrorDeinitialized, 4, CUDA_ERROR_DEINITIALIZED)                              \
-  X(kCudaErrorNoDevice, 100, CUDA_ERROR_NO_DEVICE)                                     \
-  X(kCudaErrorInvalidDevice, 101, CUDA_ERROR_INVALID_DEVICE)                           \
-  X(kCudaErrorInvalidImage, 200, CUDA_ERROR_INVALID_IMAGE)                             \
-  X(kCudaErrorInvalidContext, 201, CUDA_ERROR_INVALID_CONTEXT)                         \
-  X(kCudaErrorNoBinaryForGpu, 209, CUDA_ERROR_NO_BINARY_FOR_GPU)                       \
-  X(kCudaErrorInvalidPtx, 218, CUDA_ERROR_INVALID_PTX)                                 \
-  X(kCudaErrorJitCompilerNotFound, 221, CUDA_ERROR_JIT_COMPILER_NOT_FOUND)             \
-  X(kCudaErrorInvalidHandle, 400, CUDA_ERROR_INVALID_HANDLE)                           \
-  X(kCudaErrorIllegalState, 401, CUDA_ERROR_ILLEGAL_STATE)                             \
-  X(kCudaErrorNotFound, 500, CUDA_ERROR_NOT_FOUND)                                     \
-  X(kCudaErrorNotReady, 600, CUDA_ERROR_NOT_READY)                                     \
-  X(kCudaErrorIllegalAddress, 700, CUDA_ERROR_ILLEGAL_ADDRESS)                         \
-  X(kCudaErrorLaunchOutOfResources, 701, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)           \
-  X(kCudaErrorLaunchTimeout, 702, CUDA_ERROR_LAUNCH_TIMEOUT)                           \
-  X(kCudaErrorAssert, 710, CUDA_ERROR_ASSERT)                                          \
-  X(kCudaErrorIllegalInstruction, 715, CUDA_ERROR_ILLEGAL_INSTRUCTION)                 \
-  X(kCudaErrorMisalignedAddress, 716, CUDA_ERROR_MISALIGNED_ADDRESS)                   \
-  X(kCudaErrorInvalidAddressSpace, 717, CUDA_ERROR_INVALID_ADDRESS_SPACE)              \
-  X(kCudaErrorInvalidPc, 718, CUDA_ERROR_INVALID_PC)                                   \
-  X(kCudaErrorLaunchFailed, 719, CUDA_ERROR_LAUNCH_FAILED)                             \
-  X(kCudaErrorCooperativeLaunchTooLarge, 720, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE) \
-  X(kCudaErrorNotPermitted, 800, CUDA_ERROR_NOT_PERMITTED)                             \
-  X(kCudaErrorNotSupported, 801, CUDA_ERROR_NOT_SUPPORTED)                             \
-  X(kCudaErrorSystemNotReady, 802, CUDA_ERROR_SYSTEM_NOT_READY)                        \
-  X(kCudaErrorSystemDriverMismatch, 803, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)            \
-  X(kCudaErrorInvalidClusterSize, 912, CUDA_ERROR_INVALID_CLUSTER_SIZE)                \
-  X(kCudaErrorUnknown, 999, CUDA_ERROR_UNKNOWN)
-
+// The results that the runtime itself returns. The values are those of CUDA's CUresult; a test compares
+// them with cuda.h.
 enum CudaResult : int {
-#define DETSHARE_ENUMERATOR(name, value, cuda_name) name = value,
-  DETSHARE_RUNTIME_RESULTS(DETSHARE_ENUMERATOR)
-#undef DETSHARE_ENUMERATOR
+  kCudaSuccess = 0,
+  kCudaErrorInvalidValue = 1,
+  kCudaErrorOutOfMemory = 2,
+  kCudaErrorNotInitialized = 3,
+  kCudaErrorDeinitialized = 4,
+  kCudaErrorNoDevice = 100,
+  kCudaErrorInvalidDevice = 101,
+  kCudaErrorInvalidImage = 200,
+  kCudaErrorInvalidContext = 201,
+  kCudaErrorNoBinaryForGpu = 209,
+  kCudaErrorInvalidPtx = 218,
+  kCudaErrorJitCompilerNotFound = 221,
+  kCudaErrorInvalidHandle = 400,
+  kCudaErrorIllegalState = 401,
+  kCudaErrorNotFound = 500,
+  kCudaErrorNotReady = 600,
+  kCudaErrorIllegalAddress = 700,
+  kCudaErrorLaunchOutOfResources = 701,
+  kCudaErrorLaunchTimeout = 702,
+  kCudaErrorAssert = 710,
+  kCudaErrorIllegalInstruction = 715,
+  kCudaErrorMisalignedAddress = 716,
+  kCudaErrorInvalidAddressSpace = 717,
+  kCudaErrorInvalidPc = 718,
+  kCudaErrorLaunchFailed = 719,
+  kCudaErrorCooperativeLaunchTooLarge = 720,
+  kCudaErrorNotPermitted = 800,
+  kCudaErrorNotSupported = 801,
+  kCudaErrorSystemNotReady = 802,
+  kCudaErrorSystemDriverMismatch = 803,
+  kCudaErrorInvalidClusterSize = 912,
+  kCudaErrorUnknown = 999,
 };
-
-// Returns "CUDA_ERROR_ILLEGAL_ADDRESS", or "CUDA error 214" for a result that is not among these.
-std::string CudaResultName(int result);
 
 // Returns a status whose CUresult is `result` (not kCudaSuccess), with the nearest canonical code.
 absl::Status CudaError(int result, std::string_view message);

@@ -19,6 +19,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
 #include "proto/admin.pb.h"
+#include "proto/driver_api/error_names.h"
 #include "proto/quiet_grpc.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/logging.h"
@@ -341,7 +342,7 @@ void Daemon::Monitor() {
     if (!health.ok()) {
       SetServing(false);
       LogError("the device is lost: ", std::string(health.message()), "; every session ends with ",
-               CudaResultName(CudaResultOf(health)));
+               ErrorText(CudaResultOf(health)));
       DaemonEvent lost;
       lost.kind = DaemonEvent::Kind::kDeviceLost;
       lost.text = std::string(health.message());

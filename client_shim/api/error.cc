@@ -1,5 +1,5 @@
 // cuGetErrorName, cuGetErrorString.
-#include "client_shim/base/error_names.h"
+#include "proto/driver_api/error_names.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

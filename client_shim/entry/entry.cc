@@ -3,8 +3,8 @@
 #include <array>
 #include <atomic>
 
-#include "client_shim/base/error_names.h"
 #include "client_shim/base/log.h"
+#include "proto/driver_api/error_names.h"
 
 namespace detshare::shim {
 

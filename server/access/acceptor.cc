@@ -28,8 +28,8 @@ absl::Status LockSocket(const std::string& path) {
   if (!lock.ok()) {
     return absl::InternalError(absl::StrCat(std::string(lock.status().message()),
                                             ": the socket's directory must exist, and this user "
-                                            "must be able to write there; name another "
-                                            "socket with --socket"));
+                                            "must be able to write there; name another socket "
+                                            "with --socket"));
   }
   return absl::OkStatus();
 }

@@ -264,8 +264,9 @@ absl::Status SupervisorService::End(const proto::EndSessionsRequest& request, co
     if (!found.contains(id))
       return absl::NotFoundError(absl::StrCat("there is no session ", id, silent));
   }
+  // Unavailable would mean that the daemon does not reply.
   if (found.empty() && !silent.empty()) {
-    return absl::UnavailableError(
+    return absl::AbortedError(
         absl::StrCat("no session of tenant ", Printable(request.tenant(), kMaxOfAName),
                      " was ended", silent, "; end that engine's process, which status names"));
   }

@@ -9,6 +9,7 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
+#include "proto/driver_api/error_names.h"
 #include "server/base/logging.h"
 #include "server/base/remove_tree.h"
 #include "server/session/client_printer.h"
@@ -132,7 +133,7 @@ void Session::NoteLimit(const absl::Status& status) {
 void Session::SetStickyError(int result, const std::string& why) {
   if (sticky_error_ != 0) return;
   sticky_error_ = result;
-  LogError(label(), ": ", CudaResultName(result), ": ", why);
+  LogError(label(), ": ", ErrorText(result), ": ", why);
   // Release: publishes the error before the forced fences. A client that sees such a fence also
   // sees the error.
   region_->header()->sticky_error.store(static_cast<uint32_t>(result), std::memory_order_release);

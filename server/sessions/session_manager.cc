@@ -23,6 +23,7 @@
 #include "policy/placement.h"
 #include "policy/registry.h"
 #include "policy/status_macros.h"
+#include "proto/driver_api/error_names.h"
 #include "server/base/logging.h"
 #include "server/base/remove_tree.h"
 #include "server/session/image_store.h"
@@ -476,7 +477,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   };
   events.faulted = [this, id, request](int result) {
     events_.Add(About(id, request, DaemonEvent::Kind::kFault,
-                      absl::StrCat(CudaResultName(result), " for all of its later calls")));
+                      absl::StrCat(ErrorText(result), " for all of its later calls")));
   };
   events.limited = [this, id, listener, request](const std::string& why) {
     events_.Add(About(id, request, DaemonEvent::Kind::kLimit, why));

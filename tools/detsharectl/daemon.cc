@@ -60,8 +60,7 @@ Failure NoReply(const std::string& socket_path) {
       return {absl::StrCat("you have no permission to connect to ", socket_path, "; ",
                            WhoMayConnect(socket_path), " may"),
               "Use sudo. The socket's group and its mode say which users may connect (SocketMode= "
-              "of the "
-              "service, or socket_mode): join that group and log in again.",
+              "of the service, or socket_mode): join that group and log in again.",
               kExitRefused};
     default:
       return {absl::StrCat("no detshared replies at ", socket_path),

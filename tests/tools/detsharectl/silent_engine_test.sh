@@ -42,4 +42,6 @@ says 'the engine of isolation group bob is not shown: ' status
 says 'the engine of isolation group bob is not shown: ' endpoint list
 says "^warning *engines  *the engine of isolation group bob (pid $engine) does not serve: " doctor
 says "end it with kill -KILL $engine" doctor
+says '^No sessions in engines that reply' sessions
+says 'no session of tenant bob was ended; the engine of isolation group bob does not reply' sessions kill bob
 exit $failed

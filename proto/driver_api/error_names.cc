@@ -1,6 +1,6 @@
-#include "client_shim/base/error_names.h"
+#include "proto/driver_api/error_names.h"
 
-namespace detshare::shim {
+namespace detshare {
 namespace {
 
 // One row for each value. Programs print the descriptions, so they have the driver's wording.
@@ -161,4 +161,9 @@ const char* ErrorDescription(CUresult result) {
   }
 }
 
-}  // namespace detshare::shim
+std::string ErrorText(int result) {
+  const char* const name = ErrorName(static_cast<CUresult>(result));
+  return name != nullptr ? name : "CUDA error " + std::to_string(result);
+}
+
+}  // namespace detshare
