@@ -50,6 +50,11 @@ class GapHold {
   // Called from time to time while no operation comes.
   void Watch();
   void End();
+  // Ends the hold before a gap that is longer than a hold.
+  void Release() {
+    End();
+    held_until_ = 0;
+  }
   // Ends the hold if urgent work waits for ordinary work now.
   void EndUnlessUrgent() {
     if (held_ && !binding_.OnlyUrgentWork()) End();

@@ -85,6 +85,10 @@ class GpuCoroutine {
   AddressSpace& space() { return space_; }
   Executor& executor() { return parking_.executor(); }
   Parking& parking() { return parking_; }
+  // Whether the session keeps the device in the gaps between its operations (gap_hold.h).
+  bool HoldsDevice() const { return hold_.wanted(); }
+  // No operation comes soon: the device need not be kept.
+  void ReleaseDevice() { hold_.Release(); }
   // The current partition of short kernels.
   Partition& partition() { return binding_.partition(); }
 

@@ -318,6 +318,15 @@ class alignas(64) SchedEntity {
       news_callback_(std::exchange(news_, News::kNone));
   }
   Nanoseconds in_flight() const { return in_flight_; }
+  // The operations since the entity exists, and the sum of their estimates; only those that were followed.
+  struct Submitted {
+    uint64_t operations = 0;
+    Nanoseconds device_time = 0;
+  };
+  Submitted submitted() const {
+    return {figures_.operations.load(std::memory_order_relaxed),
+            figures_.device_time.load(std::memory_order_relaxed)};
+  }
   // Whether the coroutine has work.
   bool working() const { return working_; }
   // Whether its requests consist of many operations, between which the device may run dry. A

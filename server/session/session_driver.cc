@@ -15,6 +15,7 @@
 #include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
+#include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
 #include "server/session/code_table.h"
@@ -37,6 +38,29 @@ policy::TenantClass ClassOf(const std::string& tenant, const ServerOptions& opti
   }
   return policy::TenantClass::kUnset;
 }
+
+// Whether the client or another one may wait for the result of the record: it has a reply, writes a
+// fence or a word of memory, records an event or calls the host.
+bool MayBeAwaited(uint16_t op, uint32_t reply_slot) {
+  if (reply_slot != kNoReply) return true;
+  switch (static_cast<Op>(op)) {
+    case Op::cuLaunchKernelEx:
+    case Op::cuMemcpyAsync:
+    case Op::cuMemcpy3DAsync_v2:
+    case Op::cuMemsetD2D32Async:
+    case Op::cuMemFreeAsync:
+    case Op::cuMemAllocAsync:
+    case Op::cuStreamWaitEvent:
+    case Op::cuEventCreate:
+    case Op::cuEventDestroy_v2:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// A client may wait for free lines of the ring from here on.
+constexpr uint64_t kFullRingShare = 4;
 
 }  // namespace
 
@@ -130,6 +154,33 @@ bool SessionDriver::Throttle() {
   return next >= devices.size() || devices[next].coroutine->Throttle();
 }
 
+bool SessionDriver::CollectsRecords(bool awaited) {
+  std::vector<SessionDevice>& devices = session_->devices();
+  if (devices.size() != 1) return false;
+  GpuCoroutine& coroutine = *devices[0].coroutine;
+  if (!coroutine.HoldsDevice()) [[likely]] {
+    batching_.Stop();
+    return false;
+  }
+  RingReader& reader = session_->reader();
+  reader.LookAhead([&awaited](uint16_t op, uint32_t reply_slot) {
+    awaited = awaited || MayBeAwaited(op, reply_slot);
+  });
+  const SchedEntity& entity = *coroutine.entity();
+  const SchedEntity::Submitted submitted = entity.submitted();
+  const bool full = reader.seen() - reader.position() > reader.ring_bytes() / kFullRingShare;
+  const SubmissionBatching::Next next =
+      batching_.NextStep({.now = entity.Now(),
+                          .seen = reader.seen(),
+                          .ready = reader.Ready(),
+                          .awaited = awaited || full,
+                          .operations = submitted.operations,
+                          .device_time = submitted.device_time,
+                          .promised = entity.assignment().promise.burst});
+  if (next == SubmissionBatching::Next::kRelease) coroutine.ReleaseDevice();
+  return next == SubmissionBatching::Next::kCollect;
+}
+
 void SessionDriver::WatchWork(bool pause) {
   for (SessionDevice& device : session_->devices()) device.coroutine->WatchWork(pause);
 }
@@ -175,6 +226,8 @@ bool SessionDriver::MakeReady() {
 // ---- operations
 
 void SessionDriver::HandleRecord(const RingRecord& record) {
+  if (batching_.in_stretch() && MayBeAwaited(record.op, record.reply_slot)) [[unlikely]]
+    batching_.NoteAwaited();
   Reply reply(session_.get(), record.op, record.reply_slot);
   Execute(Transport::kRing, record.op, record.device, record.context, record.args, record.payload,
           reply);

@@ -18,6 +18,7 @@
 #include "server/session/reply.h"
 #include "server/session/session.h"
 #include "server/session/session_config.h"
+#include "server/session/submission_batching.h"
 #include "server/shared_memory/ring_reader.h"
 
 namespace detshare {
@@ -59,6 +60,9 @@ class SessionDriver : private CallWait {
   // Call when a record is ready and MayRun() is false. Returns true when the record was throttled
   // for so long that the worker may read it.
   bool Throttle();
+  // Whether the worker should leave its records in the ring for the moment (submission_batching.h).
+  // `awaited`: the client waits for something else of the worker.
+  bool CollectsRecords(bool awaited);
   // Checks how much of the submitted work is complete. `pause`: no record has come for some time.
   void WatchWork(bool pause);
   // Whether the devices wake the worker when work of the session writes a fence or faults.
@@ -112,6 +116,7 @@ class SessionDriver : private CallWait {
   std::unique_ptr<SessionSwap> swap_;
   std::unique_ptr<Session> session_;
   Backlog backlog_;
+  SubmissionBatching batching_;
   bool announced_ = true;
   bool faulted_ = false;
   bool abandoned_ = false;

@@ -61,6 +61,8 @@ constexpr microseconds kThrottledSleep(20);
 // The sleep time while the queued work takes too much memory. Nothing wakes the worker when some of
 // it ends. What is queued lasts the device much longer than this.
 constexpr milliseconds kFullSleep(1);
+// The sleep time while records are collected to a batch, by a worker that does not poll.
+constexpr microseconds kCollectSleep(50);
 // Faults and the scheduler do not wake the worker either. It looks at them every kActiveSleep until
 // kActiveTime after the last work, then every kRestlessSleep until all work is known to be complete.
 constexpr milliseconds kActiveSleep(5);
@@ -360,6 +362,14 @@ void SessionWorker::Pause(SessionDriver& driver, const Done& done, Pauses& pause
   }
   const bool paused = idle >= kSubmissionPause;
   if (paused) driver.WatchWork(/*pause=*/true);
+  if (done.collects) {
+    if (polls) {
+      CpuRelax();
+    } else {
+      std::this_thread::sleep_for(kCollectSleep);
+    }
+    return;
+  }
   if (idle < spin || (polls && driver.watching_work() && driver.others_throttled())) {
     CpuRelax();
     return;
@@ -458,9 +468,11 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
   RingRecord record;
   // Evicted memory comes back before any operation runs.
   const bool ready = !driver.swap().attention() || AttendToSwap(driver);
+  done.collects = ready && driver.CollectsRecords(has_calls_.load(std::memory_order_acquire));
+  const bool reads = ready && !done.collects;
   bool room = driver.HasRoom();
-  done.full = ready && !room && reader.Ready();
-  for (int i = 0; ready && room && i < kBatch && session.violation().empty(); ++i) {
+  done.full = reads && !room && reader.Ready();
+  for (int i = 0; reads && room && i < kBatch && session.violation().empty(); ++i) {
     bool exempt = false;
     if (!driver.MayRun()) [[unlikely]] {
       if (!reader.Ready()) break;

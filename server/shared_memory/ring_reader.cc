@@ -56,6 +56,24 @@ uint16_t RingReader::NextWord(size_t offset) const {
 uint16_t RingReader::NextDevice() const { return NextWord(offsetof(HeaderCopy, device)); }
 uint16_t RingReader::NextOp() const { return NextWord(offsetof(HeaderCopy, op)); }
 
+void RingReader::LookAhead(absl::FunctionRef<void(uint16_t, uint32_t)> visit) {
+  // At most one lap, because the reader zeroes what it has read.
+  for (ahead_ = seen(); ahead_ - position_ < ring_bytes_;) {
+    const uint64_t offset = ahead_ & (ring_bytes_ - 1);
+    uint8_t* const line = ring_ + offset;
+    // Acquire: as in Read().
+    if (LineState(line)->load(std::memory_order_acquire) != kCommitted) return;
+    HeaderCopy header;
+    std::memcpy(&header, line + sizeof(uint32_t), sizeof(header));
+    if (header.bytes < kRingLine || header.bytes % kRingLine != 0 ||
+        header.bytes > ring_bytes_ - offset) {
+      return;
+    }
+    ahead_ += header.bytes;
+    if (header.op != kOpPadding) visit(header.op, header.reply_slot);
+  }
+}
+
 RingReader::Result RingReader::Read(RingRecord* record) {
   if (!violation_.empty()) return Result::kViolation;
   // The number of padding records in one call is bounded, because the caller has other work even

@@ -6,6 +6,7 @@
 // written, and keeps its own position privately.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <span>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "proto/ring_abi.h"
 
 namespace detshare {
@@ -58,6 +60,13 @@ class RingReader {
 
   // Returns whether Read() would return something other than kEmpty.
   bool Ready() const;
+
+  // Calls visit(op, reply_slot) for each committed record that neither Read() nor an earlier call has
+  // seen, up to a malformed one. The numbers may be arbitrary, and the client may still change the
+  // records, so these serve only for guesses.
+  void LookAhead(absl::FunctionRef<void(uint16_t op, uint32_t reply_slot)> visit);
+  // The position behind the last record that Read() or LookAhead() has seen.
+  uint64_t seen() const { return std::max(position_, ahead_); }
 
   // Sleeps until the client commits a record, another thread calls Wake(), or `timeout` has passed.
   // Does not sleep if there is something to read or `awake()` returns true. Calls `awake` after it
@@ -105,6 +114,7 @@ class RingReader {
   std::atomic<uint32_t> woken_{0};
   std::atomic<bool> asleep_{false};  // the daemon's own copy of header_->reader_asleep
   uint64_t position_ = 0;
+  uint64_t ahead_ = 0;                // LookAhead() continues here, if position_ is not farther
   std::unique_ptr<uint64_t[]> copy_;  // kMaxRecordBytes
   std::string violation_;
 };

@@ -46,6 +46,8 @@ void ReadAll(std::span<const uint8_t> bytes, uint32_t churn) {
   for (uint64_t reads = 0; reads < 4 * kRingBytes / kRingLine; ++reads) {
     const uint64_t before = reader.position();
     const bool ready = reader.Ready();
+    reader.LookAhead([](uint16_t op, uint32_t) { FUZZ_CHECK(op != kOpPadding); });
+    FUZZ_CHECK(reader.seen() >= before && reader.seen() - before < 2 * kRingBytes);
     const RingReader::Result result = reader.Read(&record);
     FUZZ_CHECK(ready == (result != RingReader::Result::kEmpty || reader.position() != before));
     FUZZ_CHECK((result == RingReader::Result::kViolation) == !reader.violation().empty());

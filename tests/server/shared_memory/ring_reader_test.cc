@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/server/shared_memory/ring_memory.h"
@@ -57,6 +58,48 @@ TEST_CASE("A record arrives as it was written, and its lines are free again") {
     CHECK(word == 0);
   }
   CHECK(f.reader.Read(&f.record) == Result::kEmpty);
+}
+
+TEST_CASE("A look ahead sees each committed record once, and reads none") {
+  Fixture f;
+  std::vector<std::pair<uint16_t, uint32_t>> seen;
+  const auto look = [&] {
+    f.reader.LookAhead([&](uint16_t op, uint32_t slot) { seen.emplace_back(op, slot); });
+  };
+  look();
+  CHECK(seen.empty());
+  f.client.Submit(1003, nullptr, 0, std::vector<uint8_t>(200), kNoReply);
+  f.client.Submit(1004, nullptr, 0, {}, 5);
+  look();
+  look();
+  CHECK(seen == std::vector<std::pair<uint16_t, uint32_t>>{{1003, kNoReply}, {1004, 5}});
+  CHECK(f.reader.position() == 0);
+  CHECK(f.reader.seen() == f.client.tail());
+  REQUIRE(f.reader.Read(&f.record) == Result::kRecord);
+  CHECK(f.record.op == 1003);
+  REQUIRE(f.reader.Read(&f.record) == Result::kRecord);
+  f.client.Submit(1005, nullptr, 0, {}, kNoReply);
+  REQUIRE(f.reader.Read(&f.record) == Result::kRecord);
+  look();
+  CHECK(seen.size() == 2);
+  CHECK(f.reader.seen() == f.client.tail());
+}
+
+TEST_CASE("A look ahead goes around the ring, and stops at a malformed record") {
+  Fixture f;
+  int seen = 0;
+  const auto look = [&] { f.reader.LookAhead([&](uint16_t, uint32_t) { ++seen; }); };
+  for (int i = 0; i < 100; ++i) {
+    f.client.Submit(1003, nullptr, 0, std::vector<uint8_t>(10'000), kNoReply);
+    look();
+    CHECK(seen == i + 1);
+    REQUIRE(f.reader.Read(&f.record) == Result::kRecord);
+  }
+  RawHeader header = Header(kRingLine + 1);
+  f.client.SubmitRaw(header, {}, kRingLine);
+  look();
+  CHECK(seen == 100);
+  CHECK(f.reader.Read(&f.record) == Result::kViolation);
 }
 
 TEST_CASE("The copy does not change when the client changes the ring afterwards") {
