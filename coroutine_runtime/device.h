@@ -520,6 +520,7 @@ class Device {
   // some milliseconds, only if the two were recorded in different time-slice groups.
   virtual absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) = 0;
 
+  // The device may keep the first of these addresses. The rest is the range of the space.
   virtual absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
                                                                            uint64_t size) = 0;
   // Creates zeroed memory. `bytes` is a multiple of kPhysicalGranule. ResourceExhausted if the card

@@ -32,8 +32,15 @@ absl::StatusOr<std::unique_ptr<CudaAddressSpace>> CudaAddressSpace::Create(const
     context.api.cuMemAddressFree(reserved, size);
     return CudaError(kCudaErrorOutOfMemory, "the session's range of addresses is taken");
   }
-  std::unique_ptr<CudaAddressSpace> space(new CudaAddressSpace(parts, base, size));
+  const uint64_t leading = parts.leading != nullptr ? parts.leading->bytes() : 0;
+  std::unique_ptr<CudaAddressSpace> space(
+      new CudaAddressSpace(parts, base + leading, size - leading));
   context.AddSpace(space.get());
+  if (leading != 0) {
+    DETSHARE_RETURN_IF_ERROR(
+        space->Place(base, leading, *parts.leading, CU_MEM_ACCESS_FLAGS_PROT_READ));
+    space->leading_ = base;
+  }
   return space;
 }
 
@@ -50,7 +57,9 @@ CudaAddressSpace::~CudaAddressSpace() {
     parts_.registry.Unregister(context, parts_.reclaimer, reinterpret_cast<void*>(address),
                                range.bytes);
   }
-  context.api.cuMemAddressFree(base_, size_);
+  if (leading_ != 0) context.api.cuMemUnmap(leading_, parts_.leading->bytes());
+  const uint64_t leading = parts_.leading != nullptr ? parts_.leading->bytes() : 0;
+  context.api.cuMemAddressFree(base_ - leading, size_ + leading);
   context.RemoveSpace(this);
 }
 

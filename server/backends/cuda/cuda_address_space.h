@@ -30,9 +30,14 @@ class CudaAddressSpace final : public AddressSpace {
     // A stream on which to zero memory, if the driver was seen to hand out memory with old
     // contents; else null.
     CUstream zeroing_stream = nullptr;
+    // Memory that lies in front of the range of each session of the device, which kernels may only read;
+    // null: none. Natively the driver's own memory lies in front of a program's first allocation, and
+    // programs that read a little too low depend on it.
+    std::shared_ptr<CudaPhysicalMemory> leading;
   };
 
-  // Reserves the range.
+  // Reserves the addresses. Those of `leading` are the first ones, and do not belong to the session's
+  // range.
   static absl::StatusOr<std::unique_ptr<CudaAddressSpace>> Create(const Parts& parts,
                                                                   DeviceAddress base,
                                                                   uint64_t size);
@@ -124,6 +129,7 @@ class CudaAddressSpace final : public AddressSpace {
   const Parts parts_;
   const DeviceAddress base_;
   const uint64_t size_;
+  DeviceAddress leading_ = 0;  // where Parts::leading is mapped; 0: it is not
   // Release: publishes the change that Contains() returns.
   void NoteRemoval() { removals_.fetch_add(1, std::memory_order_release); }
   std::atomic<uint64_t> removals_{0};

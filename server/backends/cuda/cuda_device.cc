@@ -135,6 +135,10 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
                                                        self->properties_.least_stream_priority),
         "cuStreamCreateWithPriority"));
   }
+  if (kPhysicalGranule % self->properties_.memory_granularity == 0) {
+    DETSHARE_ASSIGN_OR_RETURN(self->leading_,
+                              CudaPhysicalMemory::Create(*self->context_, kPhysicalGranule));
+  }
   self->properties_.preemption =
       options.preemption
           ? SetUpPreemption(*self->context_, channel_groups,
@@ -196,6 +200,7 @@ CudaDevice::~CudaDevice() {
   group_clock_.reset();
   reclaimer_.reset();
   images_.reset();
+  leading_.reset();
   context_->Enter();
   if (zeroing_stream_ != nullptr) api_->cuStreamDestroy(zeroing_stream_);
   const auto release = [&] {
@@ -329,8 +334,9 @@ absl::StatusOr<float> CudaDevice::ElapsedMilliseconds(Marker& start, Marker& end
 
 absl::StatusOr<std::unique_ptr<AddressSpace>> CudaDevice::CreateAddressSpace(DeviceAddress base,
                                                                              uint64_t size) {
-  const CudaAddressSpace::Parts parts{*context_, *reclaimer_, *registry_,
-                                      properties_.memory_granularity, zeroing_stream_};
+  const CudaAddressSpace::Parts parts{*context_,       *reclaimer_,
+                                      *registry_,      properties_.memory_granularity,
+                                      zeroing_stream_, leading_};
   return CudaAddressSpace::Create(parts, base, size);
 }
 

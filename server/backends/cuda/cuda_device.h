@@ -106,7 +106,8 @@ class CudaDevice final : public Device {
   // Group i begins at SM i * sm_group. The last group holds the SMs that the driver left over, so
   // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;
-  CUstream zeroing_stream_ = nullptr;  // null: new memory is zero
+  CUstream zeroing_stream_ = nullptr;            // null: new memory is zero
+  std::shared_ptr<CudaPhysicalMemory> leading_;  // of address spaces; null until the device is made
 };
 
 // The place as the driver's functions take it: a device, or CU_DEVICE_CPU.

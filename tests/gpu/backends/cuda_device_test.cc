@@ -112,8 +112,20 @@ TEST_CASE("Memory is mapped where it is asked for, zeroed, and exactly") {
   CHECK(session.space->Contains(session.host_address() + 5, session.host_bytes - 5));
   CHECK_FALSE(session.space->Contains(session.host_address(), session.host_bytes + 1));
   CHECK_FALSE(session.space->Contains(0x1000, 1));
-  CHECK(CudaResultOf(session.space->Map(kBase + (1ull << 39), 1ull << 39)) ==
+  CHECK(CudaResultOf(session.space->Map(kBase + (1ull << 39), (1ull << 39) - 2 * kMiB)) ==
         kCudaErrorOutOfMemory);
+}
+
+TEST_CASE("Zeros lie in front of each session's memory, and belong to no session") {
+  Device* gpu = Gpu();
+  if (gpu == nullptr) return;
+  Session session(*gpu);
+  const Session neighbour(*gpu, 4 * kMiB, 1);
+  std::memset(session.host, 0xFF, 2 * kMiB);
+  session.Copy(session.host_address(), kBase - 2 * kMiB, 2 * kMiB);
+  session.Finish();
+  CHECK(std::count(session.host, session.host + 2 * kMiB, 0) == 2 * kMiB);
+  CHECK_FALSE(session.space->Contains(kBase - 8, 8));
 }
 
 TEST_CASE("Copies work on all of the session's memory, also across registered pieces") {

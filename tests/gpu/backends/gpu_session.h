@@ -119,7 +119,8 @@ inline constexpr char kPrintingPtx[] = R"(
 }
 )";
 
-inline constexpr DeviceAddress kBase = 0x0600'0000'0000;
+// Where sessions' memory begins. The backend keeps the 2 MiB in front of it.
+inline constexpr DeviceAddress kBase = 0x0600'0020'0000;
 inline constexpr uint64_t kMiB = 1 << 20;
 
 // The first GPU, made once for the process. Null if there is none; the warning gives the reason.
@@ -154,9 +155,10 @@ struct Session {
 
   explicit Session(Device& device, uint64_t host_bytes = 40 * kMiB, int slot = 0)
       : device(device), host_bytes(host_bytes) {
-    auto made = device.CreateAddressSpace(kBase + (uint64_t(slot) << 40), 1ull << 40);
+    auto made = device.CreateAddressSpace(kBase - 2 * kMiB + (uint64_t(slot) << 40), 1ull << 40);
     REQUIRE_OK(made.status());
     space = *std::move(made);
+    REQUIRE(space->base() == kBase + (uint64_t(slot) << 40));
     space->set_output(output);
     queue = *device.whole().CreateQueue(0);
     void* memory =
