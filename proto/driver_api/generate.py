@@ -452,7 +452,7 @@ On the software GPU ran, on 2026-11-30 (CUDA 13.0, code as PTX, not compared wit
 |---|--:|---|
 | hashcat 6.2.6 of Debian, modes 0, 900, 1400, 1700 and 3200, with its self-tests | 5 | all find their password |
 | PolyBench/GPU, matrices of 96 x 96 | 20 | 16 equal to the CPU; three differ, and their sources have a race or a wrong grid; one prints no comparison |
-| Rodinia | 9 | 8 end without an error; `srad_v2` reads in front of its first allocation |
+| Rodinia | 9 | 8 end without an error; `srad_v2` reads in front of its first allocation, which a GPU allows, natively and through DetShare |
 | pycuda, `test_driver.py` | 33 | 19 pass, 12 do not apply, 2 do not find a file of the toolkit |
 
 ## Programs of older toolkits that were run

@@ -159,7 +159,7 @@ bool SessionDriver::CollectsRecords(bool awaited) {
   if (devices.size() != 1) return false;
   GpuCoroutine& coroutine = *devices[0].coroutine;
   if (!coroutine.HoldsDevice()) [[likely]] {
-    batching_.Stop();
+    coalescing_.Stop();
     return false;
   }
   RingReader& reader = session_->reader();
@@ -169,16 +169,16 @@ bool SessionDriver::CollectsRecords(bool awaited) {
   const SchedEntity& entity = *coroutine.entity();
   const SchedEntity::Submitted submitted = entity.submitted();
   const bool full = reader.seen() - reader.position() > reader.ring_bytes() / kFullRingShare;
-  const SubmissionBatching::Next next =
-      batching_.NextStep({.now = entity.Now(),
+  const SubmissionCoalescing::Next next =
+      coalescing_.NextStep({.now = entity.Now(),
                           .seen = reader.seen(),
                           .ready = reader.Ready(),
                           .awaited = awaited || full,
                           .operations = submitted.operations,
                           .device_time = submitted.device_time,
                           .promised = entity.assignment().promise.burst});
-  if (next == SubmissionBatching::Next::kRelease) coroutine.ReleaseDevice();
-  return next == SubmissionBatching::Next::kCollect;
+  if (next == SubmissionCoalescing::Next::kRelease) coroutine.ReleaseDevice();
+  return next == SubmissionCoalescing::Next::kCollect;
 }
 
 void SessionDriver::WatchWork(bool pause) {
@@ -226,8 +226,8 @@ bool SessionDriver::MakeReady() {
 // ---- operations
 
 void SessionDriver::HandleRecord(const RingRecord& record) {
-  if (batching_.in_stretch() && MayBeAwaited(record.op, record.reply_slot)) [[unlikely]]
-    batching_.NoteAwaited();
+  if (coalescing_.in_stretch() && MayBeAwaited(record.op, record.reply_slot)) [[unlikely]]
+    coalescing_.NoteAwaited();
   Reply reply(session_.get(), record.op, record.reply_slot);
   Execute(Transport::kRing, record.op, record.device, record.context, record.args, record.payload,
           reply);

@@ -18,7 +18,7 @@
 #include "server/session/reply.h"
 #include "server/session/session.h"
 #include "server/session/session_config.h"
-#include "server/session/submission_batching.h"
+#include "server/session/submission_coalescing.h"
 #include "server/shared_memory/ring_reader.h"
 
 namespace detshare {
@@ -60,7 +60,7 @@ class SessionDriver : private CallWait {
   // Call when a record is ready and MayRun() is false. Returns true when the record was throttled
   // for so long that the worker may read it.
   bool Throttle();
-  // Whether the worker should leave its records in the ring for the moment (submission_batching.h).
+  // Whether the worker should leave its records in the ring for the moment (submission_coalescing.h).
   // `awaited`: the client waits for something else of the worker.
   bool CollectsRecords(bool awaited);
   // Checks how much of the submitted work is complete. `pause`: no record has come for some time.
@@ -116,7 +116,7 @@ class SessionDriver : private CallWait {
   std::unique_ptr<SessionSwap> swap_;
   std::unique_ptr<Session> session_;
   Backlog backlog_;
-  SubmissionBatching batching_;
+  SubmissionCoalescing coalescing_;
   bool announced_ = true;
   bool faulted_ = false;
   bool abandoned_ = false;

@@ -61,7 +61,7 @@ constexpr microseconds kThrottledSleep(20);
 // The sleep time while the queued work takes too much memory. Nothing wakes the worker when some of
 // it ends. What is queued lasts the device much longer than this.
 constexpr milliseconds kFullSleep(1);
-// The sleep time while records are collected to a batch, by a worker that does not poll.
+// The sleep time while records are collected, by a worker that does not poll.
 constexpr microseconds kCollectSleep(50);
 // Faults and the scheduler do not wake the worker either. It looks at them every kActiveSleep until
 // kActiveTime after the last work, then every kRestlessSleep until all work is known to be complete.

@@ -126,7 +126,7 @@ class SessionWorker {
     bool tasks = false;      // ran tasks
     bool throttled = false;  // a record is ready that may not be read yet
     bool full = false;       // a record is ready, and the queued work takes too much memory
-    bool collects = false;   // records are ready that are part of a batch
+    bool collects = false;   // records are ready, and are collected (submission_coalescing.h)
   };
   // Handles whatever is ready, once, and returns what it did.
   Done Round(SessionDriver& driver);

@@ -1,4 +1,4 @@
-#include "server/session/submission_batching.h"
+#include "server/session/submission_coalescing.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,7 +13,7 @@ constexpr Nanoseconds kPart = 8;
 
 }  // namespace
 
-SubmissionBatching::Next SubmissionBatching::NextStep(const Look& look) {
+SubmissionCoalescing::Next SubmissionCoalescing::NextStep(const Look& look) {
   bool released = false;
   if (!look.ready) {
     released = std::exchange(submits_, false);
@@ -45,7 +45,7 @@ SubmissionBatching::Next SubmissionBatching::NextStep(const Look& look) {
   return Next::kRead;
 }
 
-void SubmissionBatching::Learn(const Look& look) {
+void SubmissionCoalescing::Learn(const Look& look) {
   const Nanoseconds length = last_ - begin_;
   if (awaited_ && length < kTinyStretch) return;
   const auto operations = static_cast<Nanoseconds>(look.operations - operations_);
@@ -58,19 +58,19 @@ void SubmissionBatching::Learn(const Look& look) {
   follow(silence_, awaited_ ? 0 : kSilence);
 }
 
-void SubmissionBatching::EndStretch() {
+void SubmissionCoalescing::EndStretch() {
   begin_ = 0;
   collects_since_ = 0;
   submits_ = false;
   awaited_ = false;
 }
 
-Nanoseconds SubmissionBatching::Limit(Nanoseconds promised) const {
+Nanoseconds SubmissionCoalescing::Limit(Nanoseconds promised) const {
   if (!learned_ || length_ <= needed_) return 0;
   const Nanoseconds delay = std::max(length_ / 8, promised / 2 - length_) - silence_;
   if (delay <= 0) return 0;
   const double density = static_cast<double>(needed_) / static_cast<double>(length_);
-  const Nanoseconds longest = std::min(length_, kLongestBatch);
+  const Nanoseconds longest = std::min(length_, kLongestCollection);
   const Nanoseconds limit =
       delay >= needed_
           ? longest

@@ -1,4 +1,4 @@
-#include "server/session/submission_batching.h"
+#include "server/session/submission_coalescing.h"
 
 #include <catch2/catch.hpp>
 #include <vector>
@@ -9,12 +9,12 @@ namespace {
 using policy::kMicrosecond;
 using policy::kMillisecond;
 using policy::Nanoseconds;
-using Next = SubmissionBatching::Next;
+using Next = SubmissionCoalescing::Next;
 
 // A client that commits records at times, a worker that looks every microsecond and reads everything at
 // once, and a device that needs `cost` for each record.
 struct Simulation {
-  SubmissionBatching batching;
+  SubmissionCoalescing coalescing;
   Nanoseconds now = kMillisecond;
   Nanoseconds cost = 4 * kMicrosecond;
   Nanoseconds promised = 0;
@@ -25,18 +25,18 @@ struct Simulation {
 
   void Look() {
     now += kMicrosecond;
-    const Next next = batching.NextStep({.now = now,
-                                         .seen = committed,
-                                         .ready = read != committed,
-                                         .awaited = awaited,
-                                         .operations = read,
-                                         .device_time = static_cast<Nanoseconds>(read) * cost,
-                                         .promised = promised});
+    const Next next = coalescing.NextStep({.now = now,
+                                           .seen = committed,
+                                           .ready = read != committed,
+                                           .awaited = awaited,
+                                           .operations = read,
+                                           .device_time = static_cast<Nanoseconds>(read) * cost,
+                                           .promised = promised});
     if (next == Next::kRelease) ++releases;
     if (next != Next::kRead || read == committed) return;
     read = committed;
     read_at.push_back(now);
-    if (awaited) batching.NoteAwaited();
+    if (awaited) coalescing.NoteAwaited();
     awaited = false;
   }
   void Pass(Nanoseconds time) {
@@ -63,18 +63,17 @@ TEST_CASE("The first request is read record by record, since its length is unkno
   CHECK(s.releases == 0);
 }
 
-TEST_CASE(
-    "A request that is known is submitted in batches of an eighth of its time on the device") {
+TEST_CASE("A known request is submitted in collections that delay it by an eighth of its length") {
   Simulation s;
   s.Request(400, 20 * kMicrosecond);
   s.Request(400, 20 * kMicrosecond);
-  // 8 ms, of which the device needs a fifth. A batch of 5 ms needs it for an eighth of the request.
+  // 8 ms, of which the device needs a fifth. A collection of 5 ms needs it for an eighth of the request.
   REQUIRE(s.reads() == 2);
   CHECK(s.read_at[1] - s.read_at[0] < 3'100 * kMicrosecond);
   CHECK(s.releases == 2);
 }
 
-TEST_CASE("A batch is as long as half of the promised latency allows") {
+TEST_CASE("A collection is as long as half of the promised latency allows") {
   Simulation s;
   s.promised = 20 * kMillisecond;
   s.Request(400, 20 * kMicrosecond);
@@ -85,7 +84,7 @@ TEST_CASE("A batch is as long as half of the promised latency allows") {
   CHECK(s.reads() == 2);
 }
 
-TEST_CASE("A batch ends at once when the client waits") {
+TEST_CASE("A collection ends at once when the client waits") {
   Simulation s;
   s.Request(400, 20 * kMicrosecond);
   s.read_at.clear();
@@ -98,29 +97,29 @@ TEST_CASE("A batch ends at once when the client waits") {
   CHECK(s.reads() == 1);
 }
 
-TEST_CASE("A batch ends when the client is silent") {
+TEST_CASE("A collection ends when the client is silent") {
   Simulation s;
   s.Request(400, 20 * kMicrosecond);
   s.read_at.clear();
   ++s.committed;
   const Nanoseconds begin = s.now;
-  s.Pass(2 * SubmissionBatching::kSilence);
+  s.Pass(2 * SubmissionCoalescing::kSilence);
   REQUIRE(s.reads() == 1);
-  CHECK(s.read_at[0] - begin <= SubmissionBatching::kSilence + 2 * kMicrosecond);
+  CHECK(s.read_at[0] - begin <= SubmissionCoalescing::kSilence + 2 * kMicrosecond);
 }
 
-TEST_CASE("Records that come while a batch is submitted belong to it") {
+TEST_CASE("Records that come while a collection is submitted belong to it") {
   Simulation s;
   s.Request(400, 20 * kMicrosecond);
-  SubmissionBatching& batching = s.batching;
+  SubmissionCoalescing& coalescing = s.coalescing;
   uint64_t seen = s.committed + 1;
   const auto look = [&](Nanoseconds after, bool ready) {
     s.now += after;
-    return batching.NextStep({.now = s.now,
-                              .seen = ++seen,
-                              .ready = ready,
-                              .operations = 400,
-                              .device_time = 400 * s.cost});
+    return coalescing.NextStep({.now = s.now,
+                                .seen = ++seen,
+                                .ready = ready,
+                                .operations = 400,
+                                .device_time = 400 * s.cost});
   };
   REQUIRE(look(0, true) == Next::kCollect);
   Next next = Next::kCollect;
@@ -181,13 +180,13 @@ TEST_CASE("A program that begins to poll for the results of short requests is so
   CHECK(s.reads() == 3);
 }
 
-TEST_CASE("A stop ends a batch, and what was learned stays") {
+TEST_CASE("A stop ends a collection, and what was learned stays") {
   Simulation s;
   s.Request(400, 20 * kMicrosecond);
   s.read_at.clear();
   s.committed += 3;
   s.Pass(100 * kMicrosecond);
-  s.batching.Stop();
+  s.coalescing.Stop();
   s.read = s.committed;
   s.Pass(kMillisecond);
   s.Request(400, 20 * kMicrosecond);

@@ -1,20 +1,22 @@
-// Submits the operations of a request in batches, so that others have the device in between.
+// Submits many operations of a request together, so that others have the device until then.
 //
 // A program that launches hundreds of short kernels one by one takes longer to submit them than the
 // device takes to run them. A session of the urgent time-slice group keeps the device all that time
-// (gap_hold.h). In batches, the same operations need the device only for as long as they run:
+// (gap_hold.h). Coalesced, the same operations need the device only for as long as they run:
 //
 //     client      r  r  r  r  r  r  r  r  r  r  wait
 //     one by one  k  k  k  k  k  k  k  k  k  k         the device is kept from the first k to the last
-//     batches                 kkkkk          kkkkk     collects, submits, collects, submits
+//     coalesced               kkkkk          kkkkk     collects, submits, collects, submits
 //
-// The client waits for the last batch only. So a batch collects at most what the device runs in an
-// eighth of the usual request. If the tenant was promised a latency, a batch may collect what the
-// device runs until half of that latency is over. A batch ends early when somebody may wait for one of
-// its records. It also ends when the client submits nothing for kSilence, which counts as delay.
+// The client waits for the last collection only, which the device then has to run. So a collection ends
+// when the device needs an eighth of the length of the usual request for it. If the tenant was promised
+// a latency, half of that latency less that length may be more. A collection ends early when somebody may
+// wait for one of its records. It also ends when the client submits nothing for kSilence, which counts
+// as delay.
 //
-// A request is learned as a *stretch*: the records up to one that is awaited, or until a silence. A stretch is not collected if that would give the others too little: it is short, or needs
-// the device for most of its length.
+// A request is learned as a *stretch*: the records up to one that is awaited, or until a silence. A
+// stretch is not collected if that would give the others too little: it is short, or needs the device
+// for most of its length.
 //
 // Threading: the session's worker. No call allocates, or calls the device.
 #pragma once
@@ -25,7 +27,7 @@
 
 namespace detshare {
 
-class SubmissionBatching {
+class SubmissionCoalescing {
  public:
   struct Look {
     policy::Nanoseconds now = 0;
@@ -40,16 +42,16 @@ class SubmissionBatching {
   enum class Next {
     kRead,
     kCollect,  // leave the records in the ring for the moment
-    kRelease,  // there is no record, and a batch has just been submitted: the device need not be kept
+    kRelease,  // there is no record, and a collection has just been submitted: the device need not be kept
   };
 
-  // Called before the worker reads records, while batches would be of use.
+  // Called before the worker reads records, while collections would be of use.
   Next NextStep(const Look& look);
   // Whether there is a stretch, so NoteAwaited() has an effect.
   bool in_stretch() const { return begin_ != 0; }
   // The worker has read a record for which somebody may wait.
   void NoteAwaited() { awaited_ = true; }
-  // Batches are of no use at present. Forgets the present stretch only.
+  // Collections are of no use at present. Forgets the present stretch only.
   void Stop() {
     if (begin_ != 0) [[unlikely]]
       EndStretch();
@@ -57,12 +59,12 @@ class SubmissionBatching {
 
   // Gaps between the launches of a program are shorter than this.
   static constexpr policy::Nanoseconds kSilence = 200 * policy::kMicrosecond;
-  static constexpr policy::Nanoseconds kLongestBatch = 10 * policy::kMillisecond;
-  // A batch gives the others at least this much time on the device. The switches of the hardware for it
+  static constexpr policy::Nanoseconds kLongestCollection = 10 * policy::kMillisecond;
+  // A collection gives the others at least this much time on the device. The switches of the hardware for it
   // cost them half of that.
   static constexpr policy::Nanoseconds kLeastGain = policy::kMillisecond / 2;
   // Shorter stretches that end with an awaited record are not learned. They are not delayed, because
-  // that record ends their batch.
+  // that record ends their collection.
   static constexpr policy::Nanoseconds kTinyStretch = policy::kMillisecond / 2;
   // The time in which a worker submits one operation.
   static constexpr policy::Nanoseconds kSubmission = 4 * policy::kMicrosecond;
@@ -70,7 +72,7 @@ class SubmissionBatching {
  private:
   void Learn(const Look& look);
   void EndStretch();
-  // How long a batch may collect; 0: no batches.
+  // How long a collection may last; 0: no collections.
   policy::Nanoseconds Limit(policy::Nanoseconds promised) const;
 
   // ---- the present stretch
@@ -81,7 +83,7 @@ class SubmissionBatching {
   policy::Nanoseconds device_time_ = 0;  // likewise
   policy::Nanoseconds limit_ = 0;
   policy::Nanoseconds collects_since_ = 0;  // 0: it does not
-  bool submits_ = false;                    // a batch, until the ring is empty
+  bool submits_ = false;                    // a collection, until the ring is empty
   bool awaited_ = false;                    // NoteAwaited()
 
   // ---- the usual stretch: moving averages
