@@ -239,6 +239,20 @@ class InstantPartition final : public Partition {
   }
 };
 
+// Lasts until it is ended.
+class InstantHold final : public GroupHold {
+ public:
+  explicit InstantHold(std::atomic<bool>& held) : held_(held) {}
+  absl::Status HoldFor(int64_t) override {
+    held_ = true;
+    return absl::OkStatus();
+  }
+  void End() override { held_ = false; }
+
+ private:
+  std::atomic<bool>& held_;
+};
+
 // Makes a library of any image that begins with "code". Each library has the kernels that the test
 // registered, and the global "counter".
 class InstantDevice final : public Device {
@@ -263,6 +277,13 @@ class InstantDevice final : public Device {
   DeviceProperties& mutable_properties() { return properties_; }
   const DeviceProperties& properties() const override { return properties_; }
   Partition& whole() override { return whole_; }
+  // Gives the device an urgent time-slice group. Called before anything uses the device.
+  void EnablePreemption() { properties_.preemption.available = true; }
+  Partition* urgent() override { return properties_.preemption.available ? &urgent_ : nullptr; }
+  absl::StatusOr<std::unique_ptr<GroupHold>> CreateHold() override {
+    if (!properties_.preemption.available) return nullptr;
+    return std::make_unique<InstantHold>(held);
+  }
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int, int) override {
     for (; holds_partitions.load(); std::this_thread::yield()) asked_for_partition = true;
     if (!makes_partitions.load()) return absl::ResourceExhaustedError("full");
@@ -348,6 +369,7 @@ class InstantDevice final : public Device {
   std::atomic<bool> holds_partitions{false}, asked_for_partition{false};
   std::atomic<uint64_t> unusable{0};  // bytes that memory() reports as free and no space gets
   std::atomic<bool> lost{false};
+  std::atomic<bool> held{false};  // a hold that was made last is not ended
   std::atomic<bool> busy{false};  // the result for all spaces; their work is always complete
 
  private:
@@ -388,7 +410,7 @@ class InstantDevice final : public Device {
   };
 
   DeviceProperties properties_;
-  InstantPartition whole_;
+  InstantPartition whole_, urgent_;
 };
 
 inline InstantSpace::~InstantSpace() {
