@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 namespace detshare {
 namespace {
@@ -136,6 +138,77 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& error) {
   return FullName(command) + ": " + InWords(error.what()) + SuggestedValue(error.what());
 }
 
+// Help in one style for all programs: the option and its value, then what it does, in round brackets what
+// holds for the value, and in square ones the default.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    // A flag's name may contain the value that it has without one: "--standalone{auto}".
+    const std::string name = CLI::Formatter::make_option_name(option, positional);
+    return name.substr(0, name.find('{'));
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return "";
+    const auto [value, rule] = Type(*option);
+    std::string text = rule.starts_with('{') ? rule : value;
+    if (value == "INT" || value == "UINT" || value == "FLOAT") text = "N";
+    // An argument has the name of its value, and is needed unless its description says otherwise.
+    const bool argument = option->get_lnames().empty() && option->get_snames().empty();
+    if (argument && text == "TEXT") text.clear();
+    if (text.empty() && !argument) return "";
+    if (option->get_name(false, true).find('{') != std::string::npos) return "[=" + text + "]";
+    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
+    if (option->get_required() && !argument) text += " REQUIRED";
+    return text.empty() || text.front() == ' ' ? text : " " + text;
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = option->get_description(), rules;
+    const auto rule = [&rules](const std::string& more) {
+      rules += (rules.empty() ? "" : "; ") + more;
+    };
+    if (const std::string range = Range(*option); !range.empty()) rule(range);
+    for (const CLI::Option* other : option->get_needs())
+      rule("needs " + make_option_name(other, false));
+    for (const CLI::Option* other : option->get_excludes())
+      rule("not with " + make_option_name(other, false));
+    if (!option->get_envname().empty()) rule("or the variable " + option->get_envname());
+    // Descriptions with a default of their own say more than the value.
+    const size_t own = text.empty() || text.back() != ']' ? std::string::npos : text.rfind(" [");
+    std::string standard = own == std::string::npos ? option->get_default_str() : "";
+    if (!standard.empty()) standard = " [" + standard + "]";
+    if (!rules.empty()) text.insert(std::min(own, text.size()), " (" + rules + ")");
+    return text + (option->get_type_size() == 0 ? "" : standard);
+  }
+
+ private:
+  // CLI11's type is the value's name and a rule, as in "N:INT in [1 - 8]" or "TEXT:{a,b}".
+  static std::pair<std::string, std::string> Type(const CLI::Option& option) {
+    const std::string type = option.get_type_name();
+    const size_t colon = type.find(':');
+    std::string value = type.substr(0, colon);
+    value.erase(0, value.find_first_not_of(' '));
+    return {value, colon == std::string::npos ? "" : type.substr(colon + 1)};
+  }
+  // "1 to 8"; "" if there is no such rule.
+  static std::string Range(const CLI::Option& option) {
+    const std::string rule = Type(option).second;
+    const size_t begin = rule.find("in ["), middle = rule.find(" - ", begin),
+                 end = rule.find(']', begin);
+    if (begin == std::string::npos || middle == std::string::npos || end == std::string::npos)
+      return "";
+    return rule.substr(begin + 4, middle - begin - 4) + " to " +
+           rule.substr(middle + 3, end - middle - 3);
+  }
+};
+
+void UseHelpFormatter(CLI::App& app) {
+  app.formatter(std::make_shared<HelpFormatter>());
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    UseHelpFormatter(*command);
+}
+
 // The help of a command lacks the options that it shares with all others.
 std::string SharedOptions(const CLI::App& app) {
   if (&Innermost(app) == &app) return "";
@@ -218,6 +291,7 @@ std::string DidYouMean(const std::string& word, const std::vector<std::string>& 
 std::optional<int> ParseCommandLine(CLI::App& app, std::vector<std::string> arguments,
                                     int usage_code, const std::string& version) {
   app.set_version_flag("--version", app.get_name() + " " + version, "Print the version");
+  UseHelpFormatter(app);
   try {
     // CLI11 takes the last argument first.
     std::reverse(arguments.begin(), arguments.end());

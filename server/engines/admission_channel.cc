@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "server/tenants/session_refusals.h"
 
 namespace detshare {
 namespace {
@@ -45,20 +46,14 @@ absl::Status WhyNot(const ReplyMessage& reply, const std::string& tenant) {
     case SessionBook::Outcome::kEnter:
       return absl::OkStatus();
     case SessionBook::Outcome::kTenantIsFull:
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "tenant ", tenant, " has ", reply.used, " sessions and may have ", reply.limit,
-          ": end one of its programs, or let an operator allow more: detsharectl tenant set ",
-          tenant, " --sessions N"));
+      return TenantIsFull(tenant, reply.used, reply.limit);
     case SessionBook::Outcome::kDaemonIsFull:
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the daemon has ", reply.used, " sessions and may have ", reply.limit,
-                       ": end a program, or let an operator raise max_sessions of [daemon] in its "
-                       "configuration"));
+      return DaemonIsFull(reply.used, reply.limit);
     case SessionBook::Outcome::kProcessIsFull:
       break;
   }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("this isolation group has ", reply.used, " sessions: end a program"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "all ", reply.used, " sessions of this isolation group are in use: end a program"));
 }
 
 }  // namespace

@@ -171,12 +171,12 @@ bool SessionDriver::CollectsRecords(bool awaited) {
   const bool full = reader.seen() - reader.position() > reader.ring_bytes() / kFullRingShare;
   const SubmissionCoalescing::Next next =
       coalescing_.NextStep({.now = entity.Now(),
-                          .seen = reader.seen(),
-                          .ready = reader.Ready(),
-                          .awaited = awaited || full,
-                          .operations = submitted.operations,
-                          .device_time = submitted.device_time,
-                          .promised = entity.assignment().promise.burst});
+                            .seen = reader.seen(),
+                            .ready = reader.Ready(),
+                            .awaited = awaited || full,
+                            .operations = submitted.operations,
+                            .device_time = submitted.device_time,
+                            .promised = entity.assignment().promise.burst});
   if (next == SubmissionCoalescing::Next::kRelease) coroutine.ReleaseDevice();
   return next == SubmissionCoalescing::Next::kCollect;
 }

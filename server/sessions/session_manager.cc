@@ -32,6 +32,7 @@
 #include "server/session/shared_memory_objects.h"
 #include "server/sessions/session_placement.h"
 #include "server/sessions/tenant_habits.h"
+#include "server/tenants/session_refusals.h"
 
 namespace detshare {
 namespace {
@@ -531,10 +532,7 @@ absl::StatusOr<int> SessionManager::FreeSlot(const SessionRequest& request) cons
                      "session_slots of [daemon] in its configuration and restart it"));
   }
   if (max_sessions_ != 0 && sessions_.size() >= max_sessions_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the daemon has ", sessions_.size(), " sessions and may have ", max_sessions_,
-                     ": end a program, or let an operator raise "
-                     "max_sessions of [daemon] in its configuration"));
+    return DaemonIsFull(sessions_.size(), max_sessions_);
   }
   return static_cast<int>(slot - slots_.begin());
 }

@@ -10,6 +10,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "server/base/host_memory.h"
 #include "server/base/logging.h"
+#include "server/tenants/session_refusals.h"
 
 namespace detshare {
 namespace {
@@ -63,12 +64,7 @@ TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuo
       sessions_(LimitOf(quota.sessions),
                 [this](const Quota& sessions, uint64_t) {
                   CountRefusal();
-                  return absl::ResourceExhaustedError(
-                      absl::StrCat("tenant ", tenant_, " has ", sessions.used(),
-                                   " sessions and may have ", sessions.limit(),
-                                   ": end one of its programs, or let an operator allow more: "
-                                   "detsharectl tenant set ",
-                                   tenant_, " --sessions N"));
+                  return TenantIsFull(tenant_, sessions.used(), sessions.limit());
                 }),
       devices_(quota.devices),
       refusals_(refusals != nullptr ? std::move(refusals)

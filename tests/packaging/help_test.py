@@ -187,13 +187,12 @@ Positionals:
 
 Options:
   -h,--help                   Print this help message and exit
-  --socket PATH (Env:P_SOCKET)
-                              Where,
+  --socket PATH               Where,
                               in two lines
-  --mode{auto} :{auto,soft}
-                              With a default
+  --mode[={auto,soft}]        With a default
   --kind {a,b}                One of two
-  --size UINT:INT in [1 - 8]  A number
+  --when on|off REQUIRED      Of two as well
+  --size N                    A number (1 to 8) [2]
   --tenant NAME=PERCENT ...   Many
 
 Subcommands:
@@ -206,7 +205,8 @@ Subcommands:
     check(options["--socket"].value == "PATH" and options["--socket"].help == "Where, in two lines", f"{options['--socket']}")
     check(options["--mode"].choices == ["auto", "soft"] and options["--mode"].optional_value, f"{options['--mode']}")
     check(options["--kind"].choices == ["a", "b"] and not options["--kind"].optional_value, f"{options['--kind']}")
-    check(options["--size"].value == "UINT" and options["--size"].help == "A number", f"{options['--size']}")
+    check(options["--when"].choices == ["on", "off"], f"{options['--when']}")
+    check(options["--size"].value == "N" and options["--size"].help == "A number (1 to 8) [2]", f"{options['--size']}")
     check(options["--tenant"].value == "NAME=PERCENT", f"{options['--tenant']}")
     check([sub.name for sub in command.commands] == ["p run"], f"{command.commands}")
 

@@ -1,6 +1,8 @@
 #include "proto/command_line.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cctype>
 #include <cstdint>
 
 namespace detshare {
@@ -69,6 +71,41 @@ TEST_CASE("Help and version end with 0, mistakes with the tool's code for them")
                                              {"tenant", "list", "more"},
                                              {"--", "-"}}) {
     CHECK(Tool().Parse(wrong) == 64);
+  }
+}
+
+TEST_CASE("Help shows an option's value, what holds for it, and its default") {
+  CLI::App app("A tool.", "tool");
+  int count = 3, size = 0;
+  double rate = 0;
+  std::string name, mode, gpu, path = "p";
+  std::vector<std::string> devices;
+  app.add_option("--count", count, "How many")->check(CLI::Range(1, 8))->capture_default_str();
+  app.add_option("--size", size, "How large [as large as it gets]")->check(CLI::Range(0, 4));
+  app.add_option("--rate", rate, "How fast")->type_name("R")->check(NumberIn(0.5, 2));
+  app.add_option("--mode", mode, "How")->check(CLI::IsMember({"fast", "slow"}));
+  CLI::Option* const own = app.add_flag("--own{auto}", gpu, "Alone");
+  own->check(CLI::IsMember({"auto", "soft"}));
+  app.add_option("--path", path, "Where")->type_name("PATH")->capture_default_str()->excludes(own);
+  app.add_option("--device", devices, "Which")->type_name("N")->envname("DEVICES");
+  app.add_option("--name", name, "Who")->needs(own)->required();
+  app.add_flag("--quiet", "Say nothing");
+  app.add_option("FILE", name, "What")->required();
+  app.add_option("MORE", devices, "Others");
+  (void)ParseCommandLine(app, {"--quiet"}, 64);
+  std::string help = app.help();
+  // Columns do not matter.
+  help.erase(std::unique(help.begin(), help.end(),
+                         [](char a, char b) { return std::isspace(a) && std::isspace(b); }),
+             help.end());
+  for (char& letter : help) letter = letter == '\n' ? ' ' : letter;
+  for (const char* line :
+       {"--count N How many (1 to 8) [3]", "--size N How large (0 to 4) [as large as it gets]",
+        "--rate R How fast (0.5 to 2)", "--mode {fast,slow} How",
+        "--own[={auto,soft}] Alone (not with --path)", "--path PATH Where (not with --own) [p]",
+        "--device N ... Which (or the variable DEVICES)", "--name TEXT REQUIRED Who (needs --own)",
+        "--quiet Say nothing", "FILE What", "MORE ... Others"}) {
+    CHECK_THAT(help, Catch::Contains(line));
   }
 }
 

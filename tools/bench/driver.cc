@@ -156,10 +156,11 @@ int main(int argc, char** argv) {
   detshare::bench::Options options;
   options.detshare = detshare::bench::FindLauncher();
   uint64_t bulk_mib = options.measure.bulk_bytes >> 20;
-  CLI::App app("Measures basic driver calls, natively and through the shim", "detshare-bench");
+  CLI::App app("Measures basic driver calls, natively and through the shim.", "detshare-bench");
   app.add_flag("--measure", options.measure_here,
                "Measure only the libcuda.so.1 that this process finds, and print raw values");
   app.add_option("--library", options.measure.library, "With --measure: the library to open")
+      ->type_name("PATH")
       ->capture_default_str();
   app.add_option("--bulk-mib", bulk_mib, "Size of the bulk copies in MiB")
       ->check(CLI::Range(1, 65536))
@@ -174,7 +175,9 @@ int main(int argc, char** argv) {
                  "Number of rounds, in which native and shim take turns; the table has the medians")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--detshare", options.detshare, "The launcher")->capture_default_str();
+  app.add_option("--detshare", options.detshare, "The launcher")
+      ->type_name("PATH")
+      ->capture_default_str();
   app.add_option("--backend", options.backend, "The GPU [cuda if there is a driver, else soft]")
       ->check(CLI::IsMember({"soft", "cuda"}));
   app.add_flag("--json", options.json, "Print JSON");

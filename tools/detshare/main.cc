@@ -66,7 +66,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
   run->add_flag("--digest{-}", options.digest,
                 "Write the SHA-256 of all that the program reads back from its GPUs, at its end: "
-                "--digest to stderr, --digest=FILE to a file, with a line for each process");
+                "--digest to stderr, --digest=FILE to a file, with a line for each process")
+      ->type_name("FILE");
   run->add_option("--digest-log", options.digest_log,
                   "Write a line for each read of the program, with its SHA-256 and the kernel "
                   "before it")

@@ -359,9 +359,11 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
       tenant->add_subcommand("set", "Change the named settings of a tenant, at once");
   TenantFlags& flags = options.tenant;
   set->add_option("TENANT", flags.name, "The tenant")->required();
-  set->add_option("--class", flags.tenant_class, "latency, batch or unset");
-  set->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares");
-  set->add_option("--share", flags.share, "Fixed share of the SMs, in percent");
+  set->add_option("--class", flags.tenant_class, "Whether users wait for its results")
+      ->type_name("latency|batch|unset");
+  set->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares")
+      ->type_name("N");
+  set->add_option("--share", flags.share, "Fixed share of the SMs, in percent")->type_name("N");
   set->add_option("--exclusive", flags.exclusive,
                   "Whether its kernels run only in turns with those of other tenants")
       ->type_name("on|off");
@@ -432,8 +434,10 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
                    "Show only this device (index or UUID) to its programs; may be repeated")
       ->type_name("N")
       ->allow_extra_args(false);
-  open->add_option("--class", flags.tenant_class, "latency, batch or unset");
-  open->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares");
+  open->add_option("--class", flags.tenant_class, "Whether users wait for its results")
+      ->type_name("latency|batch|unset");
+  open->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares")
+      ->type_name("N");
   open->add_option("--exclusive", flags.exclusive,
                    "Whether its kernels run only in turns with those of other tenants")
       ->type_name("on|off");

@@ -43,23 +43,16 @@ _COLUMN = 30
 
 
 def _option(spec, text, group):
-    spec = re.sub(r"\s*\(Env:[^)]*\)", "", spec)
-    spec = re.sub(r"\s+(REQUIRED|\.\.\.|Needs:.*|Excludes:.*)(?=\s|$)", "", spec).strip()
-    names, _, value = spec.partition(" ")
-    # TEXT=/the/default, but NAME=PERCENT.
-    value = re.sub(r"=[^A-Z].*", "", value.strip())
+    spec = re.sub(r"\s+(REQUIRED|\.\.\.)(?=\s|$)", "", spec).strip()
+    # --standalone[={auto,soft}]: the value after = may be left out.
+    optional = re.fullmatch(r"(\S*)\[=(.*)\]", spec)
+    names, value = optional.groups() if optional else spec.partition(" ")[::2]
     choices = []
-    braces = re.search(r"\{([^}]*)\}", value)
-    if braces:
-        choices = [choice for choice in braces.group(1).split(",") if choice]
-        value = value[: braces.start()].rstrip(":")
-        value = "" if value in ("TEXT", "INT", "UINT") else value
-    # "UINT:INT in [1 - 8]"
-    value = value.split(":")[0].split()[0] if value.split() else ""
-    # --standalone{auto}: the value after = may be left out.
-    optional = "{" in names
-    names = re.sub(r"\{[^}]*\}", "", names)
-    return Option(names.split(","), value, choices, text.strip(), group, optional)
+    if value.startswith("{"):
+        choices, value = value.strip("{}").split(","), ""
+    elif "|" in value:
+        choices, value = value.split("|"), ""
+    return Option(names.split(","), value.strip(), choices, text.strip(), group, bool(optional))
 
 
 def parse(name, text):

@@ -112,7 +112,7 @@ TEST_CASE("A request gets a number or the limit that refuses it") {
   const auto full = channel.Enter(std::string(64, 'x'));
   CHECK(absl::IsResourceExhausted(full.status));
   CHECK(full.of_tenant);
-  CHECK(full.status.message().find("3 sessions") != std::string::npos);
+  CHECK(full.status.message().find("3 of 4 in use") != std::string::npos);
   const auto refused = channel.Enter("chat");
   CHECK(absl::IsResourceExhausted(refused.status));
   CHECK_FALSE(refused.of_tenant);

@@ -311,7 +311,8 @@ TEST_CASE("One session more than a tenant may have is refused with the reason") 
   third.tenant = "small";
   REQUIRE_FALSE(third.Open());
   CHECK(third.status().error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
-  CHECK_THAT(third.status().error_message(), Contains("tenant small has 2 sessions"));
+  CHECK_THAT(third.status().error_message(),
+             Contains("tenant small is at its limit of sessions (2 of 2 in use)"));
   CHECK_THAT(third.status().error_message(), Contains("detsharectl tenant set small --sessions"));
   Program other(daemon, "large");
   b->Close();
