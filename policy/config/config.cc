@@ -427,7 +427,9 @@ const TenantKey kTenantKeys[] = {
      "Largest number of devices of a program. The placement chooses them when the program begins, "
      "and the program numbers them from 0. Without it: all devices of the host"},
     {"slo_latency", "DURATION", &policy::Tenant::slo_latency,
-     "Objective for the time of a burst of work, from its first operation to its end"},
+     "Objective for the time of a burst of work, from its first operation to its end. On a device "
+     "that can preempt, a request may be delayed until half of this time, so that other programs "
+     "have the device while its operations come one by one (docs/scheduling.md)"},
     {"slo_ttft", "DURATION", &policy::Tenant::slo_ttft,
      "Objective for the time to the first token"},
     {"slo_tpot", "DURATION", &policy::Tenant::slo_tpot, "Objective for the time per output token"},
