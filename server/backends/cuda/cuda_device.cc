@@ -81,6 +81,9 @@ void CopyLimits(CudaContext& gpu, uint64_t memory) {
   }
 }
 
+// The size of an address space that exists only while the device is set up.
+constexpr uint64_t kTrialBytes = 16 << 20;
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
@@ -138,6 +141,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   if (kPhysicalGranule % self->properties_.memory_granularity == 0) {
     DETSHARE_ASSIGN_OR_RETURN(self->leading_,
                               CudaPhysicalMemory::Create(*self->context_, kPhysicalGranule));
+    // The first space zeroes it, and no other space waits for that.
+    if (keeps) DETSHARE_RETURN_IF_ERROR(self->CreateSpaceAnywhere(kTrialBytes).status());
   }
   self->properties_.preemption =
       options.preemption
@@ -238,34 +243,37 @@ absl::Status CudaDevice::Split(int sm_group) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> CudaDevice::MemoryKeepsContents() {
-  constexpr uint64_t kBytes = 16 << 20;
-  bool keeps = false;
-  // Reserves any free range.
+absl::StatusOr<std::unique_ptr<AddressSpace>> CudaDevice::CreateSpaceAnywhere(uint64_t bytes) {
   CUdeviceptr base = 0;
-  absl::Status status =
-      context_->Check(api_->cuMemAddressReserve(&base, kBytes, 0, 0, 0), "cuMemAddressReserve");
-  if (!status.ok()) return status;
-  api_->cuMemAddressFree(base, kBytes);
-  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<AddressSpace> space, CreateAddressSpace(base, kBytes));
+  DETSHARE_RETURN_IF_ERROR(
+      context_->Check(api_->cuMemAddressReserve(&base, bytes, 0, 0, 0), "cuMemAddressReserve"));
+  api_->cuMemAddressFree(base, bytes);
+  return CreateAddressSpace(base, bytes);
+}
+
+absl::StatusOr<bool> CudaDevice::MemoryKeepsContents() {
+  bool keeps = false;
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<AddressSpace> space, CreateSpaceAnywhere(kTrialBytes));
+  const DeviceAddress base = space->base();
   absl::StatusOr<std::unique_ptr<Queue>> queue = whole_->CreateQueue(0);
   if (!queue.ok()) return queue.status();
   CUstream stream = nullptr;
-  status = context_->Check(api_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0),
-                           "cuStreamCreateWithPriority");
-  std::vector<uint64_t> contents(kBytes / sizeof(uint64_t));
+  absl::Status status =
+      context_->Check(api_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0),
+                      "cuStreamCreateWithPriority");
+  std::vector<uint64_t> contents(kTrialBytes / sizeof(uint64_t));
   for (int round = 0; round < 2 && status.ok(); ++round) {
-    status = space->Map(base, kBytes);
+    status = space->Map(base, kTrialBytes);
     if (!status.ok()) break;
-    status = context_->Check(api_->cuMemcpyDtoHAsync(contents.data(), base, kBytes, stream),
+    status = context_->Check(api_->cuMemcpyDtoHAsync(contents.data(), base, kTrialBytes, stream),
                              "cuMemcpyDtoHAsync");
     if (round == 0) {
-      status.Update(
-          context_->Check(api_->cuMemsetD8Async(base, 0xA5, kBytes, stream), "cuMemsetD8Async"));
+      status.Update(context_->Check(api_->cuMemsetD8Async(base, 0xA5, kTrialBytes, stream),
+                                    "cuMemsetD8Async"));
     }
     status.Update(context_->Check(api_->cuStreamSynchronize(stream), "cuStreamSynchronize"));
     keeps |= std::any_of(contents.begin(), contents.end(), [](uint64_t word) { return word != 0; });
-    status.Update(space->Unmap(base, kBytes));
+    status.Update(space->Unmap(base, kTrialBytes));
   }
   if (stream != nullptr) api_->cuStreamDestroy(stream);
   if (!status.ok()) return status;

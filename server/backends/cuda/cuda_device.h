@@ -84,6 +84,8 @@ class CudaDevice final : public Device {
   absl::Status Split(int sm_group);
   // Publishes the urgent group, which is open.
   void PublishUrgent();
+  // At addresses that are free.
+  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateSpaceAnywhere(uint64_t bytes);
   // Returns whether the driver hands out memory with old contents.
   absl::StatusOr<bool> MemoryKeepsContents();
 

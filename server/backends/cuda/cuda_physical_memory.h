@@ -33,8 +33,8 @@ class CudaPhysicalMemory final : public PhysicalMemory {
   CudaContext& context_;
   const CUmemGenericAllocationHandle handle_;
   const uint64_t bytes_;
-  // Whether the memory was mapped before. Relaxed: two spaces that map it at once belong to one
-  // session.
+  // Whether the memory was mapped before. Relaxed: spaces that map it at once, and for the first time,
+  // belong to one session.
   std::atomic<bool> used_{false};
 };
 
