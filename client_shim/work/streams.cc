@@ -601,6 +601,8 @@ CUresult SynchronizeEvent(Event& event) {
       result = event.point.load(std::memory_order_acquire) == point ? QueryUnsignalled(event, point)
                                                                     : QueryEvent(event);
     }
+    // Another thread may have seen the completion, and not have written the text yet.
+    session().DrainOutput();
     return result;
   }
   if (point != 0) {
