@@ -63,6 +63,8 @@ class SessionDriver : private CallWait {
   // Whether the worker should leave its records in the ring for the moment (submission_coalescing.h).
   // `awaited`: the client waits for something else of the worker.
   bool CollectsRecords(bool awaited);
+  // The worker reads its records at once from here on.
+  void EndCollection() { coalescing_.Stop(); }
   // Checks how much of the submitted work is complete. `pause`: no record has come for some time.
   void WatchWork(bool pause);
   // Whether the devices wake the worker when work of the session writes a fence or faults.

@@ -61,8 +61,6 @@ constexpr microseconds kThrottledSleep(20);
 // The sleep time while the queued work takes too much memory. Nothing wakes the worker when some of
 // it ends. What is queued lasts the device much longer than this.
 constexpr milliseconds kFullSleep(1);
-// The sleep time while records are collected, by a worker that does not poll.
-constexpr microseconds kCollectSleep(50);
 // Faults and the scheduler do not wake the worker either. It looks at them every kActiveSleep until
 // kActiveTime after the last work, then every kRestlessSleep until all work is known to be complete.
 constexpr milliseconds kActiveSleep(5);
@@ -348,6 +346,7 @@ void SessionWorker::Pause(SessionDriver& driver, const Done& done, Pauses& pause
   pauses.scheduling.SetPrompt(prompt);
   const microseconds spin = SpinTime(microseconds(options_->spin_us), awaited, full, prompt);
   const bool polls = !prompt && spin > kSubmissionPause;
+  polls_ = polls;
   if (done.throttled) {
     if (polls && idle < kThrottledSpin) {
       CpuRelax();
@@ -363,11 +362,7 @@ void SessionWorker::Pause(SessionDriver& driver, const Done& done, Pauses& pause
   const bool paused = idle >= kSubmissionPause;
   if (paused) driver.WatchWork(/*pause=*/true);
   if (done.collects) {
-    if (polls) {
-      CpuRelax();
-    } else {
-      std::this_thread::sleep_for(kCollectSleep);
-    }
+    CpuRelax();
     return;
   }
   if (idle < spin || (polls && driver.watching_work() && driver.others_throttled())) {
@@ -468,7 +463,12 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
   RingRecord record;
   // Evicted memory comes back before any operation runs.
   const bool ready = !driver.swap().attention() || AttendToSwap(driver);
-  done.collects = ready && driver.CollectsRecords(has_calls_.load(std::memory_order_acquire));
+  // A worker that sleeps would submit what it has collected too late.
+  if (ready && polls_) {
+    done.collects = driver.CollectsRecords(has_calls_.load(std::memory_order_acquire));
+  } else {
+    driver.EndCollection();
+  }
   const bool reads = ready && !done.collects;
   bool room = driver.HasRoom();
   done.full = reads && !room && reader.Ready();

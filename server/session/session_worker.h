@@ -161,7 +161,8 @@ class SessionWorker {
   std::thread thread_;
   // When the session began to end; 0: it has not. Relaxed: an observer may learn it late.
   std::atomic<int64_t> runs_on_since_ns_{0};
-  bool calm_ = true;  // the last state reported to Events::calm; the worker's thread only
+  bool calm_ = true;    // the last state reported to Events::calm; the worker's thread only
+  bool polls_ = false;  // between records, at the latest pause; the worker's thread only
   // Whether a call waits for room, which does not wake the worker; the worker's thread only.
   bool call_waits_ = false;
   const std::shared_ptr<Quota> payloads_;  // of the calls that are being read
