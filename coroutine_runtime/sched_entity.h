@@ -318,7 +318,7 @@ class alignas(64) SchedEntity {
       news_callback_(std::exchange(news_, News::kNone));
   }
   Nanoseconds in_flight() const { return in_flight_; }
-  // The operations since the entity exists, and the sum of their estimates; only those that were followed.
+  // The number of followed operations so far, and the sum of their estimates.
   struct Submitted {
     uint64_t operations = 0;
     Nanoseconds device_time = 0;

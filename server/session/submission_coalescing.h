@@ -8,11 +8,10 @@
 //     one by one  k  k  k  k  k  k  k  k  k  k         the device is kept from the first k to the last
 //     coalesced               kkkkk          kkkkk     collects, submits, collects, submits
 //
-// The client waits for the last collection only, which the device then has to run. So a collection ends
-// when the device needs an eighth of the length of the usual request for it. If the tenant was promised
-// a latency, half of that latency less that length may be more. A collection ends early when somebody may
-// wait for one of its records. It also ends when the client submits nothing for kSilence, which counts
-// as delay.
+// The client waits only while the device runs the last collection. This delay is at most an eighth of the
+// length of the usual request. If the tenant was promised a latency, the delay may also last until half
+// of that latency is over. A collection ends early when somebody may wait for one of its records. It also
+// ends when the client submits nothing for kSilence, which counts as delay.
 //
 // A request is learned as a *stretch*: the records up to one that is awaited, or until a silence. A
 // stretch is not collected if that would give the others too little: it is short, or needs the device

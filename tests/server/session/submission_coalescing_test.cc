@@ -42,6 +42,12 @@ struct Simulation {
   void Pass(Nanoseconds time) {
     for (const Nanoseconds end = now + time; now < end;) Look();
   }
+  // Commits records at once, and passes a time in which the client is not silent yet.
+  void Commit(int records) {
+    read_at.clear();
+    committed += static_cast<uint64_t>(records);
+    Pass(100 * kMicrosecond);
+  }
   // `records` that are `apart`, of which the client waits for the last one, or is silent.
   void Request(int records, Nanoseconds apart, bool waits = true) {
     read_at.clear();
@@ -52,7 +58,6 @@ struct Simulation {
     }
     Pass(5 * kMillisecond);
   }
-  // The longest time in which records of the latest request waited for the worker.
   size_t reads() const { return read_at.size(); }
 };
 
@@ -87,9 +92,7 @@ TEST_CASE("A collection is as long as half of the promised latency allows") {
 TEST_CASE("A collection ends at once when the client waits") {
   Simulation s;
   s.Request(400, 20 * kMicrosecond);
-  s.read_at.clear();
-  s.committed += 3;
-  s.Pass(100 * kMicrosecond);
+  s.Commit(3);
   REQUIRE(s.reads() == 0);
   ++s.committed;
   s.awaited = true;
@@ -183,9 +186,7 @@ TEST_CASE("A program that begins to poll for the results of short requests is so
 TEST_CASE("A stop ends a collection, and what was learned stays") {
   Simulation s;
   s.Request(400, 20 * kMicrosecond);
-  s.read_at.clear();
-  s.committed += 3;
-  s.Pass(100 * kMicrosecond);
+  s.Commit(3);
   s.coalescing.Stop();
   s.read = s.committed;
   s.Pass(kMillisecond);
