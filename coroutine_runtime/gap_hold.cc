@@ -19,16 +19,34 @@ constexpr Nanoseconds kHoldPause = 10 * policy::kMillisecond;
 }  // namespace
 
 void GapHold::BeforeKernel(const Kernel& kernel, const LaunchShape& shape) {
-  if (held_ && NeedsEveryPlace(device_.properties(), kernel.info(), shape)) End();
+  if (!DelayedByHold(device_.properties(), kernel.info(), shape)) return;
+  delays_ = true;
+  End();
 }
 
-void GapHold::AfterOperation() {
+void GapHold::AfterOperation() { HoldForWork(); }
+
+void GapHold::HoldForWork() {
+  const Nanoseconds in_flight = binding_.entity()->in_flight();
+  delays_ = delays_ && in_flight > kLinger;
+  if (delays_) {
+    End();
+    return;
+  }
   working_ = true;
-  HoldFor(std::min(binding_.entity()->in_flight(), kLongestWork) + kLinger);
+  HoldFor(std::min(in_flight, kLongestWork) + kLinger);
 }
 
 void GapHold::Watch() {
   EndUnlessUrgent();
+  if (delays_) [[unlikely]] {
+    if (!wanted() || !binding_.entity()->working()) {
+      delays_ = false;
+    } else {
+      HoldForWork();
+    }
+    return;
+  }
   if (!held_ || !working_) return;
   if (binding_.followed() && binding_.entity()->working()) return;
   working_ = false;

@@ -10,8 +10,10 @@
 // A hold keeps ordinary work from the device. So a session holds nothing while its urgent work waits
 // for ordinary work, its own or another session's.
 //
-//     operation   hold ends before it if it needs every place on the SMs: the hold takes one
+//     operation   hold ends before it if a hold would delay it (waves.h)
 //     submitted   hold lasts until the known work is likely to be complete, and kLinger longer
+//     much work   no hold while more work than kLinger is known, if it has an operation that a hold would
+//                 delay: no gap is near
 //     idle        hold lasts for kLinger
 //
 // After kLongestHold of operations without a longer gap the session holds nothing for kHoldPause,
@@ -61,6 +63,7 @@ class GapHold {
   }
 
  private:
+  void HoldForWork();
   void HoldFor(Nanoseconds time);
 
   Device& device_;
@@ -70,6 +73,8 @@ class GapHold {
   Nanoseconds held_since_ = 0;  // without a gap that was longer than the hold
   Nanoseconds held_until_ = 0;
   Nanoseconds paused_until_ = 0;
+  // A hold would delay work in flight, of which there was more than kLinger.
+  bool delays_ = false;
   bool working_ = false;  // the hold is for work that is not known to be complete
   std::unique_ptr<GroupHold> hold_;
 };

@@ -1,6 +1,7 @@
 #include "coroutine_runtime/waves.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "coroutine_runtime/device_attributes.h"
 
@@ -11,61 +12,81 @@ namespace {
 constexpr int kMaxThreadsPerSm = 39, kMaxSharedPerSm = 81, kMaxRegistersPerSm = 82,
               kMaxBlocksPerSm = 106, kReservedSharedPerBlock = 111;
 // Numbers of CUfunction_attribute.
-constexpr int kSharedBytes = 1, kRegisters = 4;
+constexpr int kSharedBytes = 1, kRegisters = 4, kPreferredCarveout = 9, kRequiredClusterWidth = 11;
+
+// An SM gives registers to a warp in units of 8 for each thread, from the file of one of its four parts
+// (CUDA's occupancy calculator, compute capabilities 7.0 to 12.1).
+constexpr uint64_t kWarp = 32, kUnit = 8, kParts = 4;
 
 using Wide = unsigned __int128;
 
-// The blocks that fit on an SM at a time; 0 if that is unknown.
-uint64_t FittingBlocks(const DeviceProperties& properties, const KernelInfo& kernel,
-                       const LaunchShape& shape) {
-  const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
-  if (threads == 0) return 0;
-  const auto positive = [](int value) { return value > 0 ? static_cast<uint64_t>(value) : 0; };
-  const uint64_t registers = positive(kernel.attributes[kRegisters]) * threads;
-  const uint64_t shared = positive(kernel.attributes[kSharedBytes]) + shape.dynamic_shared_bytes +
-                          AttributeOf(properties, kReservedSharedPerBlock);
-  uint64_t fitting = UINT64_MAX;
-  const auto limit = [&](int attribute, uint64_t needed) {
-    const uint64_t there = AttributeOf(properties, attribute);
-    if (there != 0 && needed != 0)
-      fitting = std::min(fitting, std::max<uint64_t>(1, there / needed));
-  };
-  limit(kMaxBlocksPerSm, 1);
-  limit(kMaxThreadsPerSm, threads);
-  limit(kMaxRegistersPerSm, registers);
-  limit(kMaxSharedPerSm, shared);
-  return fitting == UINT64_MAX ? 0 : fitting;
-}
+uint64_t CeilOf(uint64_t value, uint64_t divisor) { return (value + divisor - 1) / divisor; }
 
-// The blocks that fit on the whole device at a time; 0 if that is unknown.
-Wide PlacesOf(const DeviceProperties& properties, const KernelInfo& kernel,
-              const LaunchShape& shape) {
-  if (properties.sm_count <= 0) return 0;
-  return Wide{FittingBlocks(properties, kernel, shape)} *
-         static_cast<uint64_t>(properties.sm_count);
+uint64_t Positive(int value) { return value > 0 ? static_cast<uint64_t>(value) : 0; }
+
+// The blocks that fit on an SM at a time, which may have a hold; nothing if that is unknown.
+std::optional<uint64_t> FittingBlocks(const DeviceProperties& properties, const KernelInfo& kernel,
+                                      const LaunchShape& shape, bool hold) {
+  const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+  if (threads == 0) return std::nullopt;
+  const uint64_t warps = CeilOf(threads, kWarp);
+  const uint64_t reserved = AttributeOf(properties, kReservedSharedPerBlock);
+  std::optional<uint64_t> fitting;
+  const auto limit = [&](uint64_t there, uint64_t held, uint64_t needed) {
+    if (there == 0 || needed == 0) return;
+    const uint64_t left = there - std::min(there, hold ? held : 0);
+    fitting = std::min(fitting.value_or(UINT64_MAX), left / needed);
+  };
+  limit(AttributeOf(properties, kMaxBlocksPerSm), 1, 1);
+  limit(AttributeOf(properties, kMaxThreadsPerSm) / kWarp, 1, warps);
+  limit(AttributeOf(properties, kMaxSharedPerSm), reserved,
+        Positive(kernel.attributes[kSharedBytes]) + shape.dynamic_shared_bytes + reserved);
+  const uint64_t units = CeilOf(Positive(kernel.attributes[kRegisters]), kUnit);
+  const uint64_t part = AttributeOf(properties, kMaxRegistersPerSm) / (kParts * kWarp * kUnit);
+  if (units != 0 && part != 0) {
+    const uint64_t part_with_hold = part - std::min(part, CeilOf(GroupHold::kRegisters, kUnit));
+    const uint64_t warps_in_all = part / units * kParts;
+    limit(warps_in_all, part / units - part_with_hold / units, warps);
+  }
+  return fitting;
 }
 
 Wide BlocksOf(const LaunchShape& shape) { return Wide{shape.grid.x} * shape.grid.y * shape.grid.z; }
 
-bool RunTogether(const LaunchShape& shape) { return shape.cooperative || shape.cluster.x != 0; }
+bool RunTogether(const KernelInfo& kernel, const LaunchShape& shape) {
+  return shape.cooperative || shape.cluster.x != 0 || kernel.attributes[kRequiredClusterWidth] > 0;
+}
+
+// Such a kernel waits until an SM with another division of its memory is empty.
+bool WantsOtherCarveout(const KernelInfo& kernel) {
+  const int carveout = kernel.attributes[kPreferredCarveout];
+  return carveout >= 0 && carveout < 100;
+}
 
 }  // namespace
 
 uint64_t WavesOf(const DeviceProperties& properties, const KernelInfo& kernel,
                  const LaunchShape& shape) {
-  const Wide places = PlacesOf(properties, kernel, shape);
-  if (RunTogether(shape) || places == 0) return 1;
+  const auto fitting = FittingBlocks(properties, kernel, shape, /*hold=*/false);
+  if (RunTogether(kernel, shape) || !fitting || properties.sm_count <= 0) return 1;
+  const Wide places =
+      Wide{std::max<uint64_t>(1, *fitting)} * static_cast<uint64_t>(properties.sm_count);
   return static_cast<uint64_t>(
       std::clamp<Wide>(BlocksOf(shape) / places, 1, static_cast<Wide>(UINT64_MAX)));
 }
 
-bool NeedsEveryPlace(const DeviceProperties& properties, const KernelInfo& kernel,
-                     const LaunchShape& shape) {
-  if (RunTogether(shape)) return true;
-  const Wide places = PlacesOf(properties, kernel, shape);
-  if (places <= 1) return true;
+bool DelayedByHold(const DeviceProperties& properties, const KernelInfo& kernel,
+                   const LaunchShape& shape) {
+  const auto fitting = FittingBlocks(properties, kernel, shape, /*hold=*/false);
+  if (!fitting || *fitting == 0 || properties.sm_count <= 0) return true;
+  const uint64_t beside =
+      WantsOtherCarveout(kernel) ? 0 : *FittingBlocks(properties, kernel, shape, /*hold=*/true);
+  if (beside == *fitting) return false;
+  if (RunTogether(kernel, shape)) return true;
+  const Wide places = Wide{*fitting} * static_cast<uint64_t>(properties.sm_count);
+  const Wide left = places - (*fitting - beside);
   const auto waves = [&](Wide at_a_time) { return (BlocksOf(shape) + at_a_time - 1) / at_a_time; };
-  return waves(places - 1) > waves(places);
+  return left == 0 || waves(left) > waves(places);
 }
 
 }  // namespace detshare

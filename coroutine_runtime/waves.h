@@ -12,9 +12,10 @@ namespace detshare {
 uint64_t WavesOf(const DeviceProperties& properties, const KernelInfo& kernel,
                  const LaunchShape& shape);
 
-// Returns whether the launch needs another wave if one block of it fewer fits at a time. True for
-// grids whose blocks must run together.
-bool NeedsEveryPlace(const DeviceProperties& properties, const KernelInfo& kernel,
-                     const LaunchShape& shape);
+// Returns whether the launch needs another wave, or begins later, while a hold (GroupHold) is on one SM: that
+// is so if the hold takes the place of a block, and the grid needs every place. True if a hold takes a place
+// and blocks must run together.
+bool DelayedByHold(const DeviceProperties& properties, const KernelInfo& kernel,
+                   const LaunchShape& shape);
 
 }  // namespace detshare

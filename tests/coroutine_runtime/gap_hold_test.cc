@@ -170,8 +170,7 @@ TEST_CASE_METHOD(UrgentSession, "A session that waits for ordinary work of anoth
   CHECK(device.held_for.has_value());
 }
 
-TEST_CASE_METHOD(UrgentSession,
-                 "A kernel that needs every place on the SMs ends the hold before it") {
+TEST_CASE_METHOD(UrgentSession, "A kernel that a hold would delay ends the hold before it") {
   Request(50);
   Launch(1'000);
   LaunchShape cooperative;
@@ -182,6 +181,33 @@ TEST_CASE_METHOD(UrgentSession,
   CHECK(device.held_for.has_value());
   hold.BeforeGraph();
   CHECK_FALSE(device.held_for.has_value());
+}
+
+TEST_CASE_METHOD(UrgentSession, "Much work that a hold would delay is not held") {
+  Request(50);
+  LaunchShape cooperative;
+  cooperative.cooperative = true;
+  Launch(kLinger / 2, cooperative);
+  CHECK(device.held_for.has_value());
+  for (int i = 0; i < 2; ++i) {
+    Launch(kLinger / 2, cooperative);
+    CHECK(device.held_for.has_value() == (i == 0));
+  }
+  Launch(1'000);  // a hold would not delay it, but what is in flight
+  hold.Watch();
+  CHECK_FALSE(device.held_for.has_value());
+
+  SECTION("until little is left of it") {
+    entity.Completed(kLinger);
+    hold.Watch();
+    CHECK(device.held_for == entity.in_flight() + kLinger);
+  }
+  SECTION("until it is complete") {
+    Complete();
+    CHECK_FALSE(device.held_for.has_value());
+    Launch(1'000);
+    CHECK(device.held_for.has_value());
+  }
 }
 
 TEST_CASE_METHOD(UrgentSession, "Unknown long work does not hold the device without an end") {

@@ -53,23 +53,69 @@ TEST_CASE("Grids whose blocks run together, and invalid grids, have one wave") {
   CHECK(WavesOf(Properties(), kernel, shape) > 1);
 }
 
-TEST_CASE("A grid that fills the device exactly needs every place") {
+// Whether a hold delays a kernel with these blocks.
+bool Delayed(uint32_t blocks, uint32_t threads, int registers, int shared, int carveout = -1) {
   KernelInfo kernel;
-  kernel.attributes[1] = 200'000;  // one block on each SM
-  kernel.attributes[4] = 32;
+  kernel.attributes[1] = shared;
+  kernel.attributes[4] = registers;
+  kernel.attributes[9] = carveout;
   LaunchShape shape;
-  shape.block.x = 256;
-  const auto needs = [&](uint32_t blocks) {
-    shape.grid.x = blocks;
-    return NeedsEveryPlace(Properties(), kernel, shape);
+  shape.grid.x = blocks;
+  shape.block.x = threads;
+  return DelayedByHold(Properties(), kernel, shape);
+}
+
+TEST_CASE("A hold delays a grid that needs every place, if it takes one") {
+  constexpr int kAllShared = 233'472 - 1024;  // one block on each SM
+  CHECK_FALSE(Delayed(131, 256, 32, kAllShared));
+  CHECK(Delayed(132, 256, 32, kAllShared));
+  CHECK_FALSE(Delayed(133, 256, 32, kAllShared));  // two waves in any case
+  CHECK(Delayed(264, 256, 32, kAllShared));
+  CHECK_FALSE(Delayed(100, 256, 32, kAllShared));
+  CHECK(Delayed(132 * 2, 1024, 32, 0));  // all warps
+  CHECK_FALSE(Delayed(132 * 2 - 1, 1024, 32, 0));
+  CHECK(Delayed(132 * 32, 32, 16, 0));   // all block slots
+  CHECK(Delayed(132 * 2, 256, 128, 0));  // all registers
+}
+
+TEST_CASE("A hold does not delay a grid whose blocks leave it room on an SM") {
+  // Measured on an H200, as the next ones.
+  CHECK_FALSE(Delayed(132, 384, 12, 213'188));
+  CHECK_FALSE(Delayed(132, 384, 12, 229'772));
+  CHECK(Delayed(132, 384, 168, 213'188));
+  CHECK(Delayed(132 * 2, 192, 168, 0));
+  CHECK_FALSE(Delayed(132 * 2, 256, 12, 113'000));
+  CHECK_FALSE(Delayed(132 * 13, 128, 12, 16'384));
+  CHECK_FALSE(Delayed(132, 1024, 32, 0));
+  CHECK(Delayed(132 * 2, 512, 32, 80'000, /*carveout=*/75));
+  CHECK_FALSE(Delayed(132 * 2, 512, 32, 80'000, /*carveout=*/100));
+}
+
+TEST_CASE("A hold delays blocks that run together if it takes the place of one") {
+  KernelInfo kernel;
+  kernel.attributes[4] = 32;
+  kernel.attributes[9] = -1;
+  LaunchShape shape;
+  shape.grid.x = 100;
+  const auto delayed = [&](uint32_t threads) {
+    shape.block.x = threads;
+    return DelayedByHold(Properties(), kernel, shape);
   };
-  CHECK_FALSE(needs(131));
-  CHECK(needs(132));
-  CHECK_FALSE(needs(133));  // two waves in any case
-  CHECK(needs(264));
-  CHECK_FALSE(needs(100));
-  shape.cooperative = true;
-  CHECK(needs(100));
+  CHECK_FALSE(delayed(1024));
+  SECTION("cooperative") { shape.cooperative = true; }
+  SECTION("clusters") { shape.cluster = {2, 1, 1}; }
+  SECTION("clusters of the kernel") { kernel.attributes[11] = 2; }
+  CHECK(delayed(1024));
+  CHECK_FALSE(delayed(384));
+}
+
+TEST_CASE("A grid of which nothing is known is delayed by a hold") {
+  CHECK(DelayedByHold({}, {}, {}));
+  LaunchShape shape;
+  shape.block.x = 0;
+  CHECK(DelayedByHold(Properties(), {}, shape));
+  shape.block = {1024, 4, 1};  // fits nowhere
+  CHECK(DelayedByHold(Properties(), {}, shape));
 }
 
 TEST_CASE("Each block takes the shared memory that the device reserves, too") {

@@ -140,6 +140,10 @@ absl::StatusOr<std::unique_ptr<HoldPool>> HoldPool::Create(CudaGroup& urgent) {
                                      "cuLibraryLoadData"));
   DETSHARE_RETURN_IF_ERROR(
       gpu.Check(gpu.api.cuLibraryGetKernel(&kernel, pool->library_, "hold"), "cuLibraryGetKernel"));
+  DETSHARE_RETURN_IF_ERROR(
+      gpu.Check(gpu.api.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                             CU_SHAREDMEM_CARVEOUT_MAX_SHARED, kernel, gpu.device),
+                "cuKernelSetAttribute"));
   urgent.Enter();
   DETSHARE_RETURN_IF_ERROR(
       gpu.Check(gpu.api.cuKernelGetFunction(&pool->kernel_, kernel), "cuKernelGetFunction"));

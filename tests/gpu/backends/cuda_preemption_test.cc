@@ -6,9 +6,11 @@
 #include <thread>
 
 #include "absl/strings/str_replace.h"
+#include "coroutine_runtime/device_attributes.h"
 #include "coroutine_runtime/device_graph.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/gpu_graph.h"
+#include "coroutine_runtime/waves.h"
 #include "tests/gpu/backends/gpu_session.h"
 
 namespace detshare {
@@ -137,6 +139,44 @@ TEST_CASE("A hold keeps ordinary work off the device, ends by itself, and ends w
   hold.End();
   groups.urgent.Finish();
   CHECK(microseconds_of_fill() < 500'000);
+}
+
+TEST_CASE("A kernel that needs most of each SM runs beside a hold") {
+  Device* gpu = PreemptingGpu();
+  if (gpu == nullptr) return;
+  TwoGroups groups(*gpu);
+  auto created = gpu->CreateHold();
+  REQUIRE_OK(created.status());
+  GroupHold& hold = **created;
+  const DeviceProperties& properties = gpu->properties();
+  // The largest block, less what the device reserves for the hold's.
+  constexpr int kMaxSharedOptin = 97, kReservedShared = 111;  // of CUdevice_attribute
+  constexpr int kMaxDynamicShared = 8;                        // of CUfunction_attribute
+  const auto shared = static_cast<int>(AttributeOf(properties, kMaxSharedOptin) -
+                                       AttributeOf(properties, kReservedShared));
+  REQUIRE_OK(groups.iota->SetAttribute(kMaxDynamicShared, shared));
+  LaunchShape shape = Shape(properties.sm_count, 384);
+  shape.cooperative = true;  // all blocks run at the same time
+  shape.dynamic_shared_bytes = static_cast<uint32_t>(shared);
+  REQUIRE_FALSE(DelayedByHold(properties, groups.iota->info(), shape));
+
+  REQUIRE_OK(hold.HoldFor(40'000'000));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Session& urgent = groups.urgent;
+  REQUIRE_OK(urgent.queue->Launch(
+      *urgent.space, *groups.iota, shape,
+      Parameters().Add(TwoGroups::base(urgent)).Add(uint32_t{5}).Add(uint32_t{32})));
+  REQUIRE_OK(urgent.queue->WriteFence(*urgent.space, urgent.fence, ++urgent.last_value));
+  const auto complete = [&] {
+    return urgent.fence->load(std::memory_order_acquire) >= urgent.last_value;
+  };
+  for (int i = 0; i < 1000 && !complete(); ++i) {
+    REQUIRE_OK(hold.HoldFor(40'000'000));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(complete());
+  hold.End();
+  urgent.Finish();
 }
 
 TEST_CASE("A session in the urgent group reads and writes the variables of its own copy") {
