@@ -129,6 +129,8 @@ WorkTotals SchedEntity::totals() const {
   totals.memory_bound = Get(figures_.bound_time);
   totals.throttled_by_window = Get(figures_.throttled_by_window);
   totals.throttled_by_budget = Get(figures_.throttled_by_budget);
+  totals.collecting = Get(figures_.collecting);
+  totals.collections = Get(figures_.collections);
   totals.passes = Get(figures_.passes);
   totals.tokens = Get(figures_.tokens);
   totals.late_bursts = Get(figures_.late_bursts);
@@ -256,6 +258,19 @@ void SchedEntity::EndThrottle() {
   board_.throttled.fetch_sub(1, std::memory_order_relaxed);
   Set<Nanoseconds>(figures_.throttled_since, 0);
   CountPreempting();
+}
+
+void SchedEntity::NoteCollection(Nanoseconds since) {
+  const Nanoseconds duration = clock_.NowNanoseconds() - since;
+  Add(figures_.collecting, duration);
+  Add<uint64_t>(figures_.collections, 1);
+  if (!traced()) [[likely]]
+    return;
+  TraceEvent event;
+  event.kind = TraceEvent::Kind::kCollection;
+  event.at = since;
+  event.duration = duration;
+  trace_.Add(event);
 }
 
 bool SchedEntity::Preempting() const {

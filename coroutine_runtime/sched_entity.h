@@ -236,6 +236,8 @@ class alignas(64) SchedEntity {
     CountPreempting();
     news_ = News::kNow;
   }
+  // Counts a time, from `since` until now, in which the worker left operations with the client.
+  void NoteCollection(Nanoseconds since);
   // Whether an operation of this duration may count as long.
   bool MayBeLong(Nanoseconds estimate) const {
     return fixed_ == nullptr && estimate >= Current().long_operation;
@@ -463,8 +465,9 @@ class alignas(64) SchedEntity {
     std::atomic<int> rank{0};
     std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, in_flight_since{0}, throttled_since{0},
         device_time{0}, longest_operation{0}, typical_operation{0}, typical_burst{0},
-        typical_gap{0}, throttled_by_window{0}, throttled_by_budget{0}, yielded{0}, bound_time{0};
-    std::atomic<uint64_t> operations{0}, passes{0}, tokens{0};
+        typical_gap{0}, throttled_by_window{0}, throttled_by_budget{0}, yielded{0}, bound_time{0},
+        collecting{0};
+    std::atomic<uint64_t> operations{0}, passes{0}, tokens{0}, collections{0};
     std::atomic<uint64_t> late_bursts{0}, late_first_tokens{0}, late_tokens{0};
     std::atomic<double> memory_bound{-1};
     std::atomic<Partition*> partition{nullptr};

@@ -10,10 +10,11 @@ namespace detshare {
 
 struct TraceEvent {
   enum class Kind : uint8_t {
-    kOperation,  // ran on the device from `at` on
-    kMigration,  // a stream moved to another partition, at `at`
-    kThrottled,  // nothing was submitted to the hardware from `at` on, because of `cause`
-    kWait,       // the client asked to be notified of a completion, at `at`
+    kOperation,   // ran on the device from `at` on
+    kMigration,   // a stream moved to another partition, at `at`
+    kThrottled,   // nothing was submitted to the hardware from `at` on, because of `cause`
+    kWait,        // the client asked to be notified of a completion, at `at`
+    kCollection,  // from `at` on, operations were left with the client, to be submitted together
   };
   // Causes of migrations.
   enum Migration : uint8_t {

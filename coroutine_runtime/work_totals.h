@@ -53,6 +53,9 @@ struct WorkTotals {
   int64_t device_time = 0;   // of submitted work, as if alone on the whole device
   int64_t memory_bound = 0;  // part of device_time in operations that wait for memory, not for SMs
   int64_t throttled_by_window = 0, throttled_by_budget = 0;
+  // Times in which operations were left with the client, to be submitted together.
+  int64_t collecting = 0;
+  uint64_t collections = 0;
   uint64_t passes = 0;   // operations that passed because they had been throttled for long enough
   uint64_t tokens = 0;   // of recognised patterns
   uint64_t resizes = 0;  // decisions that gave another partition
@@ -69,6 +72,8 @@ struct WorkTotals {
     memory_bound += other.memory_bound;
     throttled_by_window += other.throttled_by_window;
     throttled_by_budget += other.throttled_by_budget;
+    collecting += other.collecting;
+    collections += other.collections;
     passes += other.passes;
     tokens += other.tokens;
     resizes += other.resizes;

@@ -54,7 +54,7 @@ void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Sched
 void Describe(const FetchedTrace& fetched, proto::SessionTrace* trace) {
   constexpr proto::TracedEvent::Kind kKinds[] = {
       proto::TracedEvent::OPERATION, proto::TracedEvent::MIGRATION, proto::TracedEvent::THROTTLED,
-      proto::TracedEvent::WAIT};
+      proto::TracedEvent::WAIT, proto::TracedEvent::COLLECTION};
   trace->set_lost(fetched.lost);
   for (const auto& [number, name] : fetched.names) (*trace->mutable_names())[number] = name;
   for (const TraceEvent& event : fetched.events) {

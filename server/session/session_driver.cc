@@ -155,6 +155,25 @@ bool SessionDriver::Throttle() {
 }
 
 bool SessionDriver::CollectsRecords(bool awaited) {
+  const policy::Nanoseconds since = coalescing_.collects_since();
+  const bool collects = Collects(awaited);
+  CountCollection(since);
+  return collects;
+}
+
+void SessionDriver::EndCollection() {
+  const policy::Nanoseconds since = coalescing_.collects_since();
+  coalescing_.Stop();
+  CountCollection(since);
+}
+
+void SessionDriver::CountCollection(policy::Nanoseconds since) {
+  if (since == 0 || since == coalescing_.collects_since()) [[likely]]
+    return;
+  session_->devices()[0].coroutine->entity()->NoteCollection(since);
+}
+
+bool SessionDriver::Collects(bool awaited) {
   std::vector<SessionDevice>& devices = session_->devices();
   if (devices.size() != 1) return false;
   GpuCoroutine& coroutine = *devices[0].coroutine;

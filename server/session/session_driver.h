@@ -64,7 +64,7 @@ class SessionDriver : private CallWait {
   // `awaited`: the client waits for something else of the worker.
   bool CollectsRecords(bool awaited);
   // The worker reads its records at once from here on.
-  void EndCollection() { coalescing_.Stop(); }
+  void EndCollection();
   // Checks how much of the submitted work is complete. `pause`: no record has come for some time.
   void WatchWork(bool pause);
   // Whether the devices wake the worker when work of the session writes a fence or faults.
@@ -111,6 +111,9 @@ class SessionDriver : private CallWait {
   bool Resume() override;
   void Execute(Transport transport, uint16_t op, uint32_t device, ContextId context,
                std::span<const uint8_t> args, std::span<const uint8_t> payload, Reply& reply);
+  bool Collects(bool awaited);
+  // Counts the collection that was under way since then, if it has ended. 0: there was none.
+  void CountCollection(policy::Nanoseconds since);
   void WaitForDevices();
   Task<void> AwaitIdle(int* busy);
 

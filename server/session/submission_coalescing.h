@@ -48,6 +48,8 @@ class SubmissionCoalescing {
   Next NextStep(const Look& look);
   // Whether there is a stretch, so NoteAwaited() has an effect.
   bool in_stretch() const { return begin_ != 0; }
+  // Since when the worker leaves records in the ring; 0: it does not.
+  policy::Nanoseconds collects_since() const { return collects_since_; }
   // The worker has read a record for which somebody may wait.
   void NoteAwaited() { awaited_ = true; }
   // Collections are of no use at present. Forgets the present stretch only.
@@ -81,9 +83,9 @@ class SubmissionCoalescing {
   uint64_t operations_ = 0;              // Look::operations at its begin
   policy::Nanoseconds device_time_ = 0;  // likewise
   policy::Nanoseconds limit_ = 0;
-  policy::Nanoseconds collects_since_ = 0;  // 0: it does not
-  bool submits_ = false;                    // a collection, until the ring is empty
-  bool awaited_ = false;                    // NoteAwaited()
+  policy::Nanoseconds collects_since_ = 0;
+  bool submits_ = false;  // a collection, until the ring is empty
+  bool awaited_ = false;  // NoteAwaited()
 
   // ---- the usual stretch: moving averages
   bool learned_ = false;

@@ -322,6 +322,13 @@ const std::vector<Entry>& Entries() {
         "Operations that were given to the hardware because they had been throttled for the "
         "maximum time (followed)"},
        OfTenants([](const T& tenant) { return tenant.work.passes; })},
+      {{"detshare_tenant_collecting_seconds_total", kCounter, "tenant",
+        "Time in which operations of urgent sessions were left with the client, to be submitted "
+        "together: other sessions had the device (followed)"},
+       OfTenants([](const T& tenant) { return Seconds(tenant.work.collecting); })},
+      {{"detshare_tenant_collections_total", kCounter, "tenant",
+        "How often operations were collected so (followed)"},
+       OfTenants([](const T& tenant) { return tenant.work.collections; })},
       {{"detshare_migrations_total", kCounter, "tenant",
         "Moves of a stream from one partition to another"},
        OfTenants([](const T& tenant) { return tenant.use.counters.migrations; })},

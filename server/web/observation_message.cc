@@ -159,6 +159,8 @@ void ToMessage(const TenantObservation& tenant, proto::ObservedTenant* message) 
   message->set_throttled_by_window_ns(work.throttled_by_window);
   message->set_throttled_by_budget_ns(work.throttled_by_budget);
   message->set_passes(work.passes);
+  message->set_collecting_ns(work.collecting);
+  message->set_collections(work.collections);
   message->set_tokens(work.tokens);
   message->set_resizes(work.resizes);
   message->set_late_bursts(work.late_bursts);
@@ -218,6 +220,8 @@ TenantObservation FromMessage(const proto::ObservedTenant& message) {
   work.throttled_by_window = message.throttled_by_window_ns();
   work.throttled_by_budget = message.throttled_by_budget_ns();
   work.passes = message.passes();
+  work.collecting = message.collecting_ns();
+  work.collections = message.collections();
   work.tokens = message.tokens();
   work.resizes = message.resizes();
   work.late_bursts = message.late_bursts();

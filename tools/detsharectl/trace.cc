@@ -25,6 +25,7 @@ using nlohmann::ordered_json;
 // Numbers of the tracks that are not streams. Streams are numbered from 1 on.
 constexpr uint64_t kPartitionTrack = 1'000'000;
 constexpr uint64_t kThrottledTrack = 1'000'001;
+constexpr uint64_t kCollectionTrack = 1'000'002;
 constexpr std::chrono::milliseconds kFetchPeriod(50);
 
 std::atomic<bool> g_interrupted{false};
@@ -102,6 +103,7 @@ int TraceWriter::PidOf(const Track& track, const proto::SessionTrace& session) {
   Append(JsonLine(NameEvent("process_name", pid, 0, name)));
   Append(JsonLine(NameEvent("thread_name", pid, kPartitionTrack, "partition")));
   Append(JsonLine(NameEvent("thread_name", pid, kThrottledTrack, "throttled")));
+  Append(JsonLine(NameEvent("thread_name", pid, kCollectionTrack, "collecting")));
   return pid;
 }
 
@@ -143,6 +145,16 @@ void TraceWriter::AddOperation(const Track& track, int pid, const proto::TracedE
   stay = {event.first_sm(), event.sm_count(), event.urgent(), event.at_ns(), end};
 }
 
+void TraceWriter::AddSpan(int pid, uint64_t tid, const proto::TracedEvent& event,
+                          const std::string& name) {
+  Append(JsonLine({{"ph", "X"},
+                   {"name", name},
+                   {"pid", pid},
+                   {"tid", tid},
+                   {"ts", static_cast<double>(event.at_ns() - begin_ns_) / 1e3},
+                   {"dur", static_cast<double>(event.duration_ns()) / 1e3}}));
+}
+
 void TraceWriter::AddInstant(int pid, const proto::TracedEvent& event, const std::string& name) {
   Append(JsonLine({{"ph", "i"},
                    {"s", "t"},
@@ -160,18 +172,15 @@ void TraceWriter::Add(const proto::TraceChunk& chunk) {
     for (const auto& [number, name] : session.names()) names_[track][number] = name;
     lost_ += session.lost();
     for (const proto::TracedEvent& event : session.events()) {
-      const double at = static_cast<double>(event.at_ns() - begin_ns_) / 1e3;
       switch (event.kind()) {
         case proto::TracedEvent::OPERATION:
           AddOperation(track, pid, event);
           break;
         case proto::TracedEvent::THROTTLED:
-          Append(JsonLine({{"ph", "X"},
-                           {"name", "throttled by the " + event.cause()},
-                           {"pid", pid},
-                           {"tid", kThrottledTrack},
-                           {"ts", at},
-                           {"dur", static_cast<double>(event.duration_ns()) / 1e3}}));
+          AddSpan(pid, kThrottledTrack, event, "throttled by the " + event.cause());
+          break;
+        case proto::TracedEvent::COLLECTION:
+          AddSpan(pid, kCollectionTrack, event, "collects operations");
           break;
         case proto::TracedEvent::MIGRATION:
           AddInstant(pid, event,

@@ -38,6 +38,7 @@ class TraceWriter {
 
   void Append(const std::string& event);
   void AddOperation(const Track& track, int pid, const proto::TracedEvent& event);
+  void AddSpan(int pid, uint64_t tid, const proto::TracedEvent& event, const std::string& name);
   void AddInstant(int pid, const proto::TracedEvent& event, const std::string& name);
   void EndStay(int pid, const Stay& stay);
   int PidOf(const Track& track, const proto::SessionTrace& session);

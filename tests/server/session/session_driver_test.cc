@@ -156,6 +156,25 @@ TEST_CASE_METHOD(Fixture, "An urgent session's known request is submitted in few
   CHECK_FALSE(device.held);
 }
 
+TEST_CASE_METHOD(Fixture, "Collections are counted and traced") {
+  const SchedEntity& entity = *driver->session().devices()[0].coroutine->entity();
+  Request();
+  CHECK(entity.totals().collections == 0);
+  REQUIRE(scheduler->StartTrace().ok());
+  scheduler->AskIfDue();
+  Request();
+  const WorkTotals totals = entity.totals();
+  CHECK(totals.collections > 0);
+  CHECK(totals.collecting > 5 * kMillisecond);
+  int64_t traced = 0;
+  for (const DeviceScheduler::Traced& session : scheduler->FetchTrace()) {
+    for (const TraceEvent& event : session.fetched.events)
+      traced += event.kind == TraceEvent::Kind::kCollection ? event.duration : 0;
+  }
+  CHECK(traced == totals.collecting);
+  scheduler->StopTrace();
+}
+
 TEST_CASE_METHOD(Fixture, "A collection ends with a record that somebody may wait for") {
   Request();
   times_read = 0;

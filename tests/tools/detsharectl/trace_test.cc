@@ -69,7 +69,9 @@ TEST_CASE("Operations are slices with their names, partitions and times in the q
   CHECK(stays[1]["name"] == "sm64-131");
 }
 
-TEST_CASE("Throttles have their cause, migrations and waits are instants, and names come once") {
+TEST_CASE(
+    "Throttles have their cause, collections a track, migrations and waits are instants, and names "
+    "come once") {
   proto::TraceChunk chunk;
   proto::SessionTrace* session = chunk.add_sessions();
   session->set_session(7);
@@ -79,6 +81,10 @@ TEST_CASE("Throttles have their cause, migrations and waits are instants, and na
   event->set_cause("window");
   event->set_at_ns(5000);
   event->set_duration_ns(2000);
+  event = session->add_events();
+  event->set_kind(proto::TracedEvent::COLLECTION);
+  event->set_at_ns(8000);
+  event->set_duration_ns(3000);
   event = session->add_events();
   event->set_kind(proto::TracedEvent::MIGRATION);
   event->set_stream(2);
@@ -101,6 +107,10 @@ TEST_CASE("Throttles have their cause, migrations and waits are instants, and na
   REQUIRE(throttled.size() == 1);
   CHECK(throttled[0]["name"] == "throttled by the window");
   CHECK(throttled[0]["dur"] == 2);
+  const std::vector<json> collecting = On(trace, "X", 1'000'002);
+  REQUIRE(collecting.size() == 1);
+  CHECK(collecting[0]["name"] == "collects operations");
+  CHECK(collecting[0]["dur"] == 3);
   REQUIRE(On(trace, "i", 2).size() == 2);
   CHECK(On(trace, "i", 2)[0]["name"] == "to sm8-15");
   CHECK(On(trace, "X", 1)[0]["name"] == "kernel");
