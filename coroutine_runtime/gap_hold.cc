@@ -38,7 +38,7 @@ void GapHold::HoldForWork() {
 }
 
 void GapHold::Watch() {
-  EndUnlessUrgent();
+  EndForOthers();
   if (delays_) [[unlikely]] {
     if (!wanted() || !binding_.entity()->working()) {
       delays_ = false;

@@ -7,8 +7,9 @@
 // after the last operation. A session whose requests are few operations, such as one graph, holds
 // nothing.
 //
-// A hold keeps ordinary work from the device. So a session holds nothing while its urgent work waits
-// for ordinary work, its own or another session's.
+// A hold keeps ordinary work from the device, and urgent work of other engines. So a session holds nothing
+// while its urgent work waits for ordinary work, its own or another session's, and while it makes room for
+// urgent work of another session.
 //
 //     operation   hold ends before it if a hold would delay it (waves.h)
 //     submitted   hold lasts until the known work is likely to be complete, and kLinger longer
@@ -43,7 +44,7 @@ class GapHold {
     if (!possible_) [[likely]]
       return false;
     return binding_.followed() && binding_.InUrgentGroup() && binding_.entity()->ManyOperations() &&
-           binding_.entity()->contended() && binding_.OnlyUrgentWork();
+           binding_.entity()->contended() && MayHold();
   }
   // Called before and after the submission of an operation while wanted().
   void BeforeKernel(const Kernel& kernel, const LaunchShape& shape);
@@ -57,12 +58,13 @@ class GapHold {
     End();
     held_until_ = 0;
   }
-  // Ends the hold if urgent work waits for ordinary work now.
-  void EndUnlessUrgent() {
-    if (held_ && !binding_.OnlyUrgentWork()) End();
+  // Ends the hold if other work should have the device now.
+  void EndForOthers() {
+    if (held_ && !MayHold()) End();
   }
 
  private:
+  bool MayHold() const { return binding_.OnlyUrgentWork() && !binding_.entity()->makes_room(); }
   void HoldForWork();
   void HoldFor(Nanoseconds time);
 

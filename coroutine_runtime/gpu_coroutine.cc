@@ -366,7 +366,7 @@ absl::Status GpuCoroutine::WaitShared(StreamId id, SharedEvent& event) {
   absl::Status status;
   if (recording != nullptr) {
     binding_.Await(recording);
-    hold_.EndUnlessUrgent();
+    hold_.EndForOthers();
     if (!recording->marked())
       status = parking_.WaitForOthers(*queue, space_, {recording, &recording->reached()}, 1);
   }

@@ -224,6 +224,10 @@ class alignas(64) SchedEntity {
     if (board_.BusyBelow(assignment_.rank)) return BesideOthers();
     return Yields() ? assignment_.contended : assignment_.idle;
   }
+  // Whether work of others that goes first restricts its own at present.
+  bool makes_room() const {
+    return !same_limits_ && (board_.BusyBelow(assignment_.rank) || Yields());
+  }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }
   // Whether its work should run in the urgent time-slice group.

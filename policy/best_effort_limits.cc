@@ -7,12 +7,6 @@
 #include "policy/saturating.h"
 
 namespace detshare::policy {
-namespace {
-
-// One operation runs, one is next, and one is on its way to the hardware.
-constexpr int kOperationsInFlight = 3;
-
-}  // namespace
 
 BestEffortRules BestEffortRules::Of(const ParameterValues& values) {
   BestEffortRules rules;

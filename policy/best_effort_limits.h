@@ -27,6 +27,10 @@
 
 namespace detshare::policy {
 
+// The operations in the hardware that keep it from running dry: one runs, one is next, and one is on its
+// way.
+inline constexpr int kOperationsInFlight = 3;
+
 // The rules' numbers. Shares are 0 to 1.
 struct BestEffortRules {
   Nanoseconds window = 100 * kMicrosecond;

@@ -8,9 +8,9 @@
 
 namespace detshare::policy {
 
-// Latency tenants have ranks 0 to kUnsetRank - 1.
-inline constexpr int kUnsetRank = 4;
-inline constexpr int kBatchRank = 5;
+// Latency tenants have the ranks before these (LatencyRanks).
+inline constexpr int kUnsetRank = 5;
+inline constexpr int kBatchRank = 6;
 
 // The rank of each coroutine, and whether it is urgent: element i is for snapshot.coroutines[i].
 std::vector<Precedence> OrderByClass(const Snapshot& snapshot);

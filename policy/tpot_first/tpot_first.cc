@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "policy/best_effort_limits.h"
+#include "policy/latency_order.h"
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
 #include "policy/status_macros.h"
@@ -58,7 +59,9 @@ constexpr Parameter kParameters[] = {
     kBestEffortAbsentAfter,
 };
 
-constexpr int kUrgent = 0, kNear = 1, kRelaxed = 2, kPrefill = 3, kUnset = 4, kBatch = 5;
+// Latency tenants that make no tokens have ranks 0 to kLastLatency.
+constexpr int kLastLatency = 1;
+constexpr int kUrgent = 1, kNear = 2, kRelaxed = 3, kPrefill = 4, kUnset = 5, kBatch = 6;
 // A decoding program is urgent or near below these slacks, as shares of its TPOT objective.
 constexpr double kUrgentSlack = 0.25, kNearSlack = 0.5;
 // A prefill rises when it has waited for these shares of its TTFT objective.
@@ -88,16 +91,17 @@ class TpotFirst final : public Policy {
     Decision decision;
     std::vector<Precedence> order;
     bool urgent = false;
+    const LatencyRanks latency(snapshot);
     for (const CoroutineView& coroutine : snapshot.coroutines) {
-      const int rank = RankOf(snapshot.now, coroutine, &decision.ask_again_at);
-      order.push_back(
-          {rank, rank < kRelaxed || (!ProducesTokens(coroutine) && IsLatency(coroutine))});
+      const int rank = !ProducesTokens(coroutine) && IsLatency(coroutine)
+                           ? std::min(latency.Of(coroutine), kLastLatency)
+                           : RankOf(snapshot.now, coroutine, &decision.ask_again_at);
+      order.push_back({rank, rank < kRelaxed});
       urgent = urgent || IsUrgentToken(rank, coroutine);
     }
     for (const OtherEngineView& other : snapshot.other_engines) {
-      urgent =
-          urgent || (IsUrgentToken(other.rank, other.coroutine) &&
-                     ProducesTokens(other.coroutine) && StopsOthers(other.coroutine, other.urgent));
+      urgent = urgent || (IsUrgentToken(other.rank, other.coroutine) &&
+                          StopsOthers(other.coroutine, other.urgent));
     }
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       const bool others_first =
@@ -115,14 +119,14 @@ class TpotFirst final : public Policy {
   }
 
   static bool IsUrgentToken(int rank, const CoroutineView& coroutine) {
-    return rank == kUrgent && coroutine.has_work && !coroutine.tokens.prefill;
+    return rank == kUrgent && ProducesTokens(coroutine) && coroutine.has_work &&
+           !coroutine.tokens.prefill;
   }
 
   // Lowers `ask_again_at` to the time when the rank changes if nothing else happens.
   int RankOf(Nanoseconds now, const CoroutineView& coroutine, Nanoseconds* ask_again_at) const {
     const Tenant& tenant = *coroutine.tenant;
     if (!ProducesTokens(coroutine)) {
-      if (tenant.tenant_class == TenantClass::kLatency) return kNear;
       return tenant.tenant_class == TenantClass::kBatch ? kBatch : kUnset;
     }
     const auto passed = [&](Nanoseconds at) {
@@ -185,6 +189,8 @@ class TpotFirst final : public Policy {
       PreparePartitions(&grant);
     } else if (tokens && rank == kRelaxed && others_first) {
       grant.contended.window = rules_.relaxed_window;
+    } else if (!tokens && others_first) {
+      MakeRoom(coroutine, rules_.best_effort, &grant);
     }
     // A program that makes tokens gets no shorter contention phase, because its steps differ in
     // length: a prefill takes many times as long as a token.

@@ -3,16 +3,17 @@
 //
 // A decoding program's slack is its TPOT objective, less the time since its last token, less the
 // device time that its next step takes. With slack below a quarter of the objective, the program is
-// urgent and has rank 0. Below a half it is near and has rank 1. Otherwise it has rank 2, and
+// urgent and has rank 1. Below a half it is near and has rank 2. Otherwise it has rank 3, and
 // beside programs of lower ranks it has the window `relaxed_window`.
 //
-// A prefill has rank 3 and runs on a share of the SMs. It is bound by arithmetic and decoding by
+// A prefill has rank 4 and runs on a share of the SMs. It is bound by arithmetic and decoding by
 // memory, so both go on beside each other. It stops while a decoding program is urgent. It rises as
-// it waits: at half of its objective for the time to first token (TTFT) to rank 1 with the whole
-// device, at four fifths to rank 0. So there is a bound on what decoding takes from a prefill.
+// it waits: at half of its objective for the time to first token (TTFT) to rank 2 with the whole
+// device, at four fifths to rank 1. So there is a bound on what decoding takes from a prefill.
 //
-// Programs of latency tenants have rank 1 until they make tokens. Tenants without a class (rank 4) and batch (rank 5)
-// have the limits of best_effort_limits.h beside all of these.
+// Latency tenants that make no tokens have rank 0 or 1 by their SLOs (latency_order.h). A tenant with token
+// objectives has rank 2 until it makes tokens, if it is a latency tenant. Tenants without a class (rank 5) and
+// batch (rank 6) have the limits of best_effort_limits.h beside all of these.
 //
 // A tenant without objectives has those of the parameters.
 #pragma once

@@ -57,10 +57,11 @@ struct UrgentSession {
     binding.Attach(entity);
     OthersWork(1);
   }
-  void Publish(bool urgent) {
+  void Publish(bool urgent, int rank = 0) {
     SchedEntity::Assignment assignment;
     assignment.followed = true;
     assignment.urgent = assignment.preempts = urgent;
+    assignment.rank = rank;
     for (SchedEntity::BoundLimits* limits :
          {&assignment.idle, &assignment.contended, &assignment.tail}) {
       limits->partition = limits->long_partition = limits->yielding_partition = &device.whole();
@@ -146,10 +147,23 @@ TEST_CASE_METHOD(UrgentSession, "A session whose ordinary work is unfinished hol
   // A graph that is not ready in the urgent group runs in the other one.
   ordinary_complete = false;
   binding.NoteGroup(device.whole());
-  hold.EndUnlessUrgent();
+  hold.EndForOthers();
   CHECK_FALSE(device.held_for.has_value());
   Launch(1'000);
   CHECK_FALSE(device.held_for.has_value());
+}
+
+TEST_CASE_METHOD(UrgentSession, "A session that makes room for a lower rank holds nothing") {
+  Publish(/*urgent=*/true, /*rank=*/1);
+  Request(50);
+  Launch(1'000);
+  REQUIRE(device.held_for.has_value());
+  board.busy += SchedBoard::One(0);
+  hold.Watch();
+  CHECK_FALSE(device.held_for.has_value());
+  CHECK_FALSE(hold.wanted());
+  board.busy -= SchedBoard::One(0);
+  CHECK(hold.wanted());
 }
 
 TEST_CASE_METHOD(UrgentSession, "A session that waits for ordinary work of another holds nothing") {

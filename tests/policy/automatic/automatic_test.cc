@@ -4,6 +4,7 @@
 
 #include "policy/partition_pool.h"
 #include "policy/registry.h"
+#include "tests/policy/device_shapes.h"
 #include "tests/policy/virtual_device.h"
 
 namespace detshare::policy {
@@ -46,7 +47,7 @@ CoroutineView Learned(Nanoseconds device_time, Nanoseconds burst, Nanoseconds ga
   return view;
 }
 
-constexpr int kLatency = 1, kUnset = 4, kBatch = 5;
+constexpr int kLatency = 0, kUnset = 5, kBatch = 6;
 
 TEST_CASE("Policy auto treats short bursts with pauses as latency and steady work as batch") {
   auto policy = *CreatePolicy("auto", {});
@@ -117,7 +118,7 @@ TEST_CASE("Policy auto trusts the operator and objectives more than its observat
   CoroutineView tokens = Learned(kSecond, 20 * kMillisecond, 0);
   tokens.tokens.tokens = 100;
   tokens.tokens.last_at = kSecond;
-  CHECK(RankOf(*policy, tokens) == 2);
+  CHECK(RankOf(*policy, tokens) == 3);
 }
 
 TEST_CASE("Policy auto finds the programs to protect") {
@@ -135,6 +136,28 @@ TEST_CASE("Policy auto finds the programs to protect") {
   const auto [unguarded, unguarded_speed] = run("whole");
   CHECK(speed > 0.65);
   CHECK(latency * 2 < unguarded);
+}
+
+TEST_CASE("Under policy auto, a short SLO waits for few operations of a tenant with a long one") {
+  VirtualDevice device(kPreemptingH200, *CreatePolicy("auto", {}));
+  const auto latency = [](const char* name, Nanoseconds slo) {
+    Tenant tenant = Named(name);
+    tenant.tenant_class = TenantClass::kLatency;
+    tenant.slo_latency = slo;
+    return tenant;
+  };
+  const size_t fast = device.Open(latency("fast", 2 * kMillisecond),
+                                  Arrivals(5 * kMillisecond, {1310 * kMicrosecond}, 1));
+  const size_t slow =
+      device.Open(latency("slow", 20 * kMillisecond),
+                  Arrivals(5 * kMillisecond, std::vector<Nanoseconds>(24, 165 * kMicrosecond), 2));
+  const size_t training =
+      device.Open(Named("training"), Steady(std::vector<Nanoseconds>(1900, 30 * kMicrosecond)));
+  device.Run(10 * kSecond);
+  // Four operations of the other tenant are before a request, at most.
+  CHECK(Quantile(device[fast].latencies, 0.99) < 1310 * kMicrosecond + 4 * 165 * kMicrosecond);
+  CHECK(Quantile(device[slow].latencies, 0.9) < 8 * kMillisecond);
+  CHECK(device[training].device_time > 2 * kSecond);
 }
 
 TEST_CASE("Policy auto divides a device of batch by weight") {

@@ -60,7 +60,7 @@ TEST_CASE("Policy priority ranks latency by SLO, then tenants without a class, t
   });
   std::vector<int> ranks;
   for (const Grant& grant : decision.grants) ranks.push_back(grant.rank);
-  CHECK(ranks == std::vector<int>{5, 4, 0, 0, 0, 1, 2});
+  CHECK(ranks == std::vector<int>{6, 5, 0, 0, 0, 1, 2});
 }
 
 TEST_CASE("Policy priority gives batch the device while the others have long been idle") {
@@ -209,23 +209,43 @@ TEST_CASE("Policy priority bounds a latency tenant only beside one with a shorte
                                    {}, {{{"min_window", "20us"}, {"max_throttle", "7ms"}}});
   CHECK(decision.grants[0].contended.window == kForever);
   CHECK(decision.grants[1].contended.window == 20 * kMicrosecond);
-  CHECK(decision.grants[1].idle.window == kForever);
+  CHECK(decision.grants[0].idle.window == kForever);
+  CHECK(decision.grants[1].idle.window == 100 * kMicrosecond);
   for (const Grant& grant : decision.grants) {
     CHECK(grant.idle.max_throttle == 7 * kMillisecond);
     CHECK(grant.contended.max_throttle == 7 * kMillisecond);
   }
 }
 
+TEST_CASE("A latency tenant beside one with a shorter SLO keeps three operations in flight") {
+  const auto window = [](Nanoseconds typical, Nanoseconds longest) {
+    CoroutineView view;
+    view.typical_operation = typical;
+    view.longest_operation = longest;
+    return Decide({Classed("short", TenantClass::kLatency, 5 * kMillisecond),
+                   Classed("long", TenantClass::kLatency, kSecond)},
+                  view)
+        .grants[1]
+        .idle.window;
+  };
+  CHECK(window(0, 0) == 100 * kMicrosecond);
+  CHECK(window(10 * kMicrosecond, 20 * kMicrosecond) == 100 * kMicrosecond);
+  CHECK(window(200 * kMicrosecond, 200 * kMicrosecond) == 600 * kMicrosecond);
+  CHECK(window(10 * kMicrosecond, 2 * kMillisecond) == 2030 * kMicrosecond);
+  CHECK(window(kForever, kForever) == kForever);
+  CHECK(window(-1, -1) == 100 * kMicrosecond);
+}
+
 TEST_CASE("Policy priority ranks no latency tenant behind tenants without a class") {
   std::vector<Tenant> tenants = {Classed("unset", TenantClass::kUnset)};
-  for (const Nanoseconds slo : {1, 4, 16, 64, 256, 1024}) {
+  for (const Nanoseconds slo : {1, 4, 16, 64, 256, 1024, 4096}) {
     tenants.push_back(
         Classed("slo" + std::to_string(slo), TenantClass::kLatency, slo * kMillisecond));
   }
   const Decision decision = Decide(tenants);
   std::vector<int> ranks;
   for (const Grant& grant : decision.grants) ranks.push_back(grant.rank);
-  CHECK(ranks == std::vector<int>{4, 0, 1, 2, 3, 3, 3});
+  CHECK(ranks == std::vector<int>{5, 0, 1, 2, 3, 4, 4, 4});
 }
 
 TEST_CASE("Policy priority keeps a latency tenant within its bounds of SMs") {

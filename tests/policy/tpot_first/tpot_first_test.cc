@@ -83,7 +83,7 @@ TEST_CASE("Policy tpot-first ranks decoding programs by the time left to their o
   scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
   scene.Decoding("late", 80 * kMillisecond, 5 * kMillisecond);
   scene.Decoding("slow", 0, 35 * kMillisecond);
-  CHECK(scene.Ranks() == std::vector<int>{2, 1, 0, 0, 0});
+  CHECK(scene.Ranks() == std::vector<int>{3, 2, 1, 1, 1});
 }
 
 TEST_CASE("Policy tpot-first asks again when the next rank changes") {
@@ -102,7 +102,7 @@ TEST_CASE(
   scene.Prefilling("new", 0);
   scene.Prefilling("waiting", 500 * kMillisecond);
   scene.Prefilling("nearly late", 800 * kMillisecond);
-  CHECK(scene.Ranks() == std::vector<int>{2, 3, 1, 0});
+  CHECK(scene.Ranks() == std::vector<int>{3, 4, 2, 1});
   const Decision decision = scene.Decide();
   const Grant& prefill = decision.grants[1];
   CHECK(SmsOf({132, 8}, scene.partitions[prefill.contended.partition]) == 64);
@@ -123,7 +123,7 @@ TEST_CASE(
   serving("urgent", 20 * kMillisecond, 15 * kMillisecond);
   serving("too long", kMillisecond, 60 * kMillisecond);
   serving("late already", 41 * kMillisecond, 30 * kMillisecond);
-  CHECK(scene.Ranks() == std::vector<int>{1, 0, 3, 3});
+  CHECK(scene.Ranks() == std::vector<int>{2, 1, 4, 4});
 }
 
 TEST_CASE("Policy tpot-first lets decoding with slack wait for a program closer to its objective") {
@@ -142,11 +142,11 @@ TEST_CASE("Policy tpot-first makes a server of a latency tenant urgent until it 
   Scene scene;
   scene.Add("server");
   scene.tenants.back().tenant_class = TenantClass::kLatency;
-  CHECK(scene.Ranks() == std::vector<int>{1});
+  CHECK(scene.Ranks() == std::vector<int>{2});
   CHECK(scene.Decide().grants[0].urgent);
   scene.views.back().tokens.tokens = 10;
   scene.views.back().tokens.last_at = kNow;
-  CHECK(scene.Ranks() == std::vector<int>{2});
+  CHECK(scene.Ranks() == std::vector<int>{3});
   CHECK_FALSE(scene.Decide().grants[0].urgent);
 }
 
@@ -164,19 +164,43 @@ TEST_CASE("Policy tpot-first puts tokens before tenants without a class, and the
   scene.Add("latency", TenantClass::kLatency);
   scene.Add("unset").tokens = {};
   scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
-  CHECK(scene.Ranks() == std::vector<int>{2, 5, 1, 4});
+  CHECK(scene.Ranks() == std::vector<int>{3, 6, 0, 5});
   const Decision decision = scene.Decide();
   CHECK(decision.grants[1].contended.window == 0);
   CHECK(decision.grants[3].contended.window == 0);
   CHECK(decision.grants[2].contended.window == kForever);
 }
 
+TEST_CASE("Policy tpot-first orders latency tenants without tokens by their SLOs") {
+  Scene scene;
+  scene.Add("long", TenantClass::kLatency).longest_operation = kMillisecond;
+  scene.Add("short", TenantClass::kLatency);
+  scene.Add("longer", TenantClass::kLatency);
+  scene.Decoding("urgent", 39 * kMillisecond, 5 * kMillisecond);
+  scene.tenants[0].slo_latency = 40 * kMillisecond;
+  scene.tenants[1].slo_latency = 10 * kMillisecond;
+  scene.tenants[2].slo_latency = kSecond;
+  scene.Preempt();
+  CHECK(scene.Ranks() == std::vector<int>{1, 0, 1, 1});
+  const Decision decision = scene.Decide();
+  CHECK(decision.grants[0].contended.window == 30 * kMicrosecond);
+  CHECK(decision.grants[0].idle.window == 1030 * kMicrosecond);
+  CHECK(decision.grants[1].contended.window == kForever);
+  CHECK(decision.grants[1].idle.window == kForever);
+  CHECK(decision.grants[2].idle.window == 100 * kMicrosecond);
+  // Tokens wait for no latency tenant, and no latency tenant for tokens.
+  CHECK(decision.grants[3].contended.window == kForever);
+  scene.views.erase(scene.views.begin() + 1);
+  scene.tenants.erase(scene.tenants.begin() + 1);
+  CHECK(scene.Decide().grants[0].contended.window == kForever);
+}
+
 TEST_CASE("Policy tpot-first uses its own objectives for tenants that have none") {
   Scene scene;
   scene.Decoding("decode", 20 * kMillisecond, 0);
   scene.tenants[0].slo_tpot = 0;
-  CHECK(scene.Decide().grants[0].rank == 2);
-  CHECK(scene.Decide({{{"tpot", "20ms"}}}).grants[0].rank == 0);
+  CHECK(scene.Decide().grants[0].rank == 3);
+  CHECK(scene.Decide({{{"tpot", "20ms"}}}).grants[0].rank == 1);
 }
 
 TEST_CASE("Policy tpot-first makes programs close to their objective urgent, and latency tenants") {
@@ -225,9 +249,9 @@ TEST_CASE("Policy tpot-first uses its own objective of the first token if a tena
   Scene scene;
   scene.Prefilling("prefill", 50 * kMillisecond);
   scene.tenants[0].slo_ttft = 0;
-  CHECK(scene.Decide().grants[0].rank == 3);
-  CHECK(scene.Decide({{{"ttft", "100ms"}}}).grants[0].rank == 1);
-  CHECK(scene.Decide({{{"ttft", "60ms"}}}).grants[0].rank == 0);
+  CHECK(scene.Decide().grants[0].rank == 4);
+  CHECK(scene.Decide({{{"ttft", "100ms"}}}).grants[0].rank == 2);
+  CHECK(scene.Decide({{{"ttft", "60ms"}}}).grants[0].rank == 1);
 }
 
 // ---- devices that preempt
@@ -291,13 +315,14 @@ TEST_CASE("Policy tpot-first stops a prefill that urgent work of another engine 
   other.coroutine.tenant = &tenant;
   other.coroutine.has_work = other.coroutine.preempts = other.urgent = true;
   other.coroutine.tokens.tokens = 10;
-  CHECK(scene.Decide().grants[0].contended.window == 0);
   other.rank = 1;
+  CHECK(scene.Decide().grants[0].contended.window == 0);
+  other.rank = 2;
   CHECK(scene.Decide().grants[0].contended.window == kMillisecond);
   // A decoding program here may be urgent, but ordinary work there is not.
   scene.Decoding("server", 0, 5 * kMillisecond);
   scene.views[1].preempts = true;
-  other.rank = 0;
+  other.rank = 1;
   other.urgent = false;
   CHECK(scene.Decide().grants[0].contended.window == kMillisecond);
   other.urgent = true;
@@ -307,7 +332,7 @@ TEST_CASE("Policy tpot-first stops a prefill that urgent work of another engine 
   scene.views.pop_back();
   scene.tenants.pop_back();
   other.coroutine.tokens.tokens = 10;
-  other.rank = 1;
+  other.rank = 2;
   // The prefill stops it, and pauses for it if it takes long.
   other.coroutine.preempts = false;
   CHECK(scene.Decide().grants[0].contended.window == kLongBurstWindow);
@@ -322,7 +347,7 @@ TEST_CASE("Policy tpot-first lets decoding with slack go on beside a program tha
   // Another program with as little slack is not stopped, and keeps its place.
   scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
   scene.views.back().preempts = true;
-  CHECK(scene.Ranks() == std::vector<int>{2, 0, 1});
+  CHECK(scene.Ranks() == std::vector<int>{3, 1, 2});
 }
 
 TEST_CASE("Policy tpot-first keeps the order of work that is not urgent on devices that preempt") {
@@ -333,7 +358,7 @@ TEST_CASE("Policy tpot-first keeps the order of work that is not urgent on devic
   CHECK(scene.Decide().grants[1].contended.window == kForever);
   scene.Add("unset").preempts = true;
   scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
-  CHECK(scene.Ranks() == std::vector<int>{1, 5, 4});
+  CHECK(scene.Ranks() == std::vector<int>{0, 6, 5});
   const Decision decision = scene.Decide();
   CHECK(decision.grants[1].contended.window == 0);
   CHECK(decision.grants[2].contended.window == kForever);

@@ -1,0 +1,29 @@
+// Latency tenants beside each other: whose requests go first, and how the others make room.
+//
+// The hardware stops no urgent work for other urgent work. So a request that comes waits for the urgent work
+// of a tenant with a longer SLO that is in the hardware already. A window bounds that work: three operations,
+// enough that the device does not run dry.
+#pragma once
+
+#include <vector>
+
+#include "policy/best_effort_limits.h"
+#include "policy/policy.h"
+
+namespace detshare::policy {
+
+// The ranks of latency tenants by their latency SLOs, from 0 on. A rank ends where an SLO is four times the
+// rank's shortest SLO. Tenants without an SLO have rank 0.
+class LatencyRanks {
+ public:
+  explicit LatencyRanks(const Snapshot& snapshot);
+  int Of(const CoroutineView& coroutine) const;
+
+ private:
+  std::vector<Nanoseconds> firsts_;  // the shortest SLO of each rank
+};
+
+// Sets the windows in the grant of a latency tenant's coroutine beside coroutines that go first.
+void MakeRoom(const CoroutineView& coroutine, const BestEffortRules& rules, Grant* grant);
+
+}  // namespace detshare::policy
