@@ -34,13 +34,31 @@ int LatencyRanks::Of(const CoroutineView& coroutine) const {
   return rank;
 }
 
-void MakeRoom(const CoroutineView& coroutine, const BestEffortRules& rules, Grant* grant) {
+void MakeRoom(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
+              const BestEffortRules& rules, Grant* grant, Nanoseconds* ask_again_at) {
+  const CoroutineView& coroutine = snapshot.coroutines[index];
   const Nanoseconds typical = std::max<Nanoseconds>(0, coroutine.typical_operation);
   // While the longest operation runs, another one may follow.
   const Nanoseconds longest = std::max<Nanoseconds>(0, coroutine.longest_operation);
   grant->idle.window = std::max(
       {rules.window, Times(typical, kOperationsInFlight), Plus(longest, rules.min_window)});
-  grant->contended.window = rules.min_window;
+  grant->contended.window = 0;
+  const auto look_at = [&](const CoroutineView& first) {
+    if (!first.has_work) return;
+    const Nanoseconds is_long_at = Plus(first.changed_at, kLongBurst);
+    if (snapshot.now >= is_long_at) {
+      grant->contended.window = rules.min_window;
+    } else {
+      *ask_again_at = std::min(*ask_again_at, is_long_at);
+    }
+  };
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i].rank < order[index].rank) look_at(snapshot.coroutines[i]);
+  }
+  for (const OtherEngineView& other : snapshot.other_engines) {
+    if (GoesFirst(other, coroutine, order[index].rank, order[index].urgent))
+      look_at(other.coroutine);
+  }
 }
 
 }  // namespace detshare::policy

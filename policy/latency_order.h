@@ -2,7 +2,8 @@
 //
 // The hardware stops no urgent work for other urgent work. So a request that comes waits for the urgent work
 // of a tenant with a longer SLO that is in the hardware already. A window bounds that work: three operations,
-// enough that the device does not run dry.
+// enough that the device does not run dry. While the request runs, the other tenant gives nothing to the
+// hardware. Beside a burst of more than kLongBurst it goes on, one operation at a time.
 #pragma once
 
 #include <vector>
@@ -23,7 +24,9 @@ class LatencyRanks {
   std::vector<Nanoseconds> firsts_;  // the shortest SLO of each rank
 };
 
-// Sets the windows in the grant of a latency tenant's coroutine beside coroutines that go first.
-void MakeRoom(const CoroutineView& coroutine, const BestEffortRules& rules, Grant* grant);
+// Sets the windows in the grant of coroutine `index`, of a latency tenant, beside coroutines that go first
+// (OthersFirst()). Lowers `ask_again_at` to the time when they change if nothing else happens.
+void MakeRoom(const Snapshot& snapshot, const std::vector<Precedence>& order, size_t index,
+              const BestEffortRules& rules, Grant* grant, Nanoseconds* ask_again_at);
 
 }  // namespace detshare::policy

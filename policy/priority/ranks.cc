@@ -36,7 +36,7 @@ Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<Pre
         snapshot.device, snapshot.partitions, *coroutine.tenant, snapshot.device.sm_count);
     grant.idle.max_throttle = rules.max_throttle;
     grant.contended = grant.idle;
-    if (others_first) MakeRoom(coroutine, rules, &grant);
+    if (others_first) MakeRoom(snapshot, order, index, rules, &grant, ask_again_at);
     SetContentionPhase(coroutine, rules, &grant);
     PauseLongBursts(snapshot, order, index, &grant, ask_again_at);
   } else {

@@ -106,9 +106,11 @@ class TpotFirst final : public Policy {
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       const bool others_first =
           OthersFirst(snapshot, order, i, rules_.best_effort.absent_after, &decision.ask_again_at);
-      decision.grants.push_back(
+      Grant& grant = decision.grants.emplace_back(
           GrantOf(snapshot, snapshot.coroutines[i], order[i], others_first, urgent));
-      PauseLongBursts(snapshot, order, i, &decision.grants.back(), &decision.ask_again_at);
+      if (others_first && order[i].rank <= kLastLatency && !ProducesTokens(snapshot.coroutines[i]))
+        MakeRoom(snapshot, order, i, rules_.best_effort, &grant, &decision.ask_again_at);
+      PauseLongBursts(snapshot, order, i, &grant, &decision.ask_again_at);
     }
     return decision;
   }
@@ -189,8 +191,6 @@ class TpotFirst final : public Policy {
       PreparePartitions(&grant);
     } else if (tokens && rank == kRelaxed && others_first) {
       grant.contended.window = rules_.relaxed_window;
-    } else if (!tokens && others_first) {
-      MakeRoom(coroutine, rules_.best_effort, &grant);
     }
     // A program that makes tokens gets no shorter contention phase, because its steps differ in
     // length: a prefill takes many times as long as a token.

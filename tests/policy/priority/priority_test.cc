@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "policy/best_effort_limits.h"
 #include "policy/partition_pool.h"
 #include "policy/registry.h"
 #include "tests/policy/device_shapes.h"
@@ -208,7 +209,7 @@ TEST_CASE("Policy priority bounds a latency tenant only beside one with a shorte
                                     Classed("long", TenantClass::kLatency, kSecond)},
                                    {}, {{{"min_window", "20us"}, {"max_throttle", "7ms"}}});
   CHECK(decision.grants[0].contended.window == kForever);
-  CHECK(decision.grants[1].contended.window == 20 * kMicrosecond);
+  CHECK(decision.grants[1].contended.window == 0);
   CHECK(decision.grants[0].idle.window == kForever);
   CHECK(decision.grants[1].idle.window == 100 * kMicrosecond);
   for (const Grant& grant : decision.grants) {
@@ -306,13 +307,26 @@ TEST_CASE("Policy priority keeps the order of latency tenants that preempt") {
   const Decision decision = DecideOn(tenants, Preempting(2));
   CHECK(decision.grants[0].rank < decision.grants[1].rank);
   CHECK(decision.grants == Decide(tenants).grants);
-  CHECK(decision.grants[1].contended.window == 30 * kMicrosecond);
+  CHECK(decision.grants[1].contended.window == 0);
   // A latency tenant that is bound to ordinary work is stopped by the other.
   std::vector<CoroutineView> views = Preempting(2);
   views[1].preempts = false;
   CHECK(DecideOn(tenants, views).grants[1].contended.window == kForever);
   // But it waits for no tenant that is bound there as well.
   views[0].preempts = false;
+  CHECK(DecideOn(tenants, views).grants[1].contended.window == 0);
+}
+
+TEST_CASE("A latency tenant goes on beside a long burst of one with a shorter SLO") {
+  const std::vector<Tenant> tenants = {Classed("short", TenantClass::kLatency, 5 * kMillisecond),
+                                       Classed("long", TenantClass::kLatency, kSecond)};
+  std::vector<CoroutineView> views = Preempting(2);
+  views[0].has_work = views[1].has_work = true;
+  views[0].changed_at = -kLongBurst + 1;  // the snapshot's time is 0
+  const Decision before = DecideOn(tenants, views);
+  CHECK(before.grants[1].contended.window == 0);
+  CHECK(before.ask_again_at == 1);
+  --views[0].changed_at;
   CHECK(DecideOn(tenants, views).grants[1].contended.window == 30 * kMicrosecond);
 }
 
@@ -336,7 +350,10 @@ TEST_CASE("Policy priority orders latency tenants of several engines by their SL
   snapshot.other_engines = others;
   const Grant grant = policy->Decide(snapshot).grants[0];
   CHECK(grant.rank == 1);
-  CHECK(grant.contended.window == 30 * kMicrosecond);
+  CHECK(grant.contended.window == 0);
+  others[0].coroutine.has_work = true;
+  others[0].coroutine.changed_at = -kLongBurst;
+  CHECK(policy->Decide(snapshot).grants[0].contended.window == 30 * kMicrosecond);
 }
 
 TEST_CASE("Policy priority lets tenants without a class go before batch on devices that preempt") {

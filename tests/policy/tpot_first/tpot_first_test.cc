@@ -183,7 +183,7 @@ TEST_CASE("Policy tpot-first orders latency tenants without tokens by their SLOs
   scene.Preempt();
   CHECK(scene.Ranks() == std::vector<int>{1, 0, 1, 1});
   const Decision decision = scene.Decide();
-  CHECK(decision.grants[0].contended.window == 30 * kMicrosecond);
+  CHECK(decision.grants[0].contended.window == 0);
   CHECK(decision.grants[0].idle.window == 1030 * kMicrosecond);
   CHECK(decision.grants[1].contended.window == kForever);
   CHECK(decision.grants[1].idle.window == kForever);
