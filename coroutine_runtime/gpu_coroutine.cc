@@ -355,7 +355,7 @@ absl::StatusOr<std::shared_ptr<SharedRecording>> GpuCoroutine::RecordShared(Shar
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
   const bool urgent = binding_.InUrgentGroup();
   if (parking_.Keeps(*queue)) return event.RecordKept(urgent);
-  return event.Record(*queue, urgent);
+  return event.Record(device_, *queue, urgent);
 }
 
 absl::Status GpuCoroutine::WaitShared(StreamId id, SharedEvent& event) {

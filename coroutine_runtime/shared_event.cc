@@ -8,14 +8,23 @@ namespace detshare {
 
 absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvent::Create(Device& device) {
   DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Marker> marker, device.CreateMarker(/*timed=*/false));
-  return std::shared_ptr<SharedEvent>(new SharedEvent(device, std::move(marker)));
+  std::shared_ptr<SharedEvent> event(new SharedEvent);
+  const MutexLock lock(&event->mutex_);
+  event->markers_.emplace(&device, std::move(marker));
+  return event;
 }
 
-absl::StatusOr<std::shared_ptr<SharedRecording>> SharedEvent::Record(Queue& queue, bool urgent) {
+absl::StatusOr<std::shared_ptr<SharedRecording>> SharedEvent::Record(Device& device, Queue& queue,
+                                                                     bool urgent) {
   auto recording = std::make_shared<SharedRecording>(urgent, /*marked=*/true);
   const MutexLock lock(&mutex_);
-  DETSHARE_RETURN_IF_ERROR(queue.Record(*marker_));
+  std::unique_ptr<Marker>& marker = markers_[&device];
+  if (marker == nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(marker, device.CreateMarker(/*timed=*/false));
+  }
+  DETSHARE_RETURN_IF_ERROR(queue.Record(*marker));
   last_ = recording;
+  device_ = &device;
   return recording;
 }
 
@@ -34,7 +43,7 @@ std::shared_ptr<SharedRecording> SharedEvent::last() {
 absl::StatusOr<std::shared_ptr<SharedRecording>> SharedEvent::Wait(Queue& queue) {
   const MutexLock lock(&mutex_);
   if (last_ != nullptr && last_->marked()) {
-    DETSHARE_RETURN_IF_ERROR(queue.Wait(*marker_));
+    DETSHARE_RETURN_IF_ERROR(queue.Wait(*markers_[device_]));
   }
   return last_;
 }
@@ -43,7 +52,7 @@ absl::StatusOr<bool> SharedEvent::Complete() {
   const MutexLock lock(&mutex_);
   if (last_ == nullptr || last_->complete()) return true;
   if (!last_->marked()) return false;
-  const absl::StatusOr<bool> reached = device_.Reached(*marker_);
+  const absl::StatusOr<bool> reached = device_->Reached(*markers_[device_]);
   if (reached.ok() && *reached) last_->Reach();
   return reached;
 }

@@ -1,16 +1,17 @@
-// An event that several sessions record and wait for. Its state is that of its last recording by any
-// session.
+// An event that several sessions record and wait for, on any devices of the backend. Its state is that of its
+// last recording by any session.
 //
-// If the device has the point of a recording, the event's marker stands for it until the next
+// If the device has the point of a recording, a marker of the device stands for it until the next
 // recording, and queues wait for the marker. If the daemon keeps the work before the point (parking.h),
 // the device does not have it yet. Then other sessions wait until the recording session reports that
 // the point is reached.
 //
-// Lifetime: ends with its last user, before its device. Threading: any thread.
+// Lifetime: ends with its last user, before the devices. Threading: any thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -44,11 +45,10 @@ class SharedEvent {
  public:
   static absl::StatusOr<std::shared_ptr<SharedEvent>> Create(Device& device);
 
-  Device& device() const { return device_; }
-
-  // Records the event at this point of `queue`, which is of the event's device. `urgent`: the queue is
-  // of the urgent time-slice group.
-  absl::StatusOr<std::shared_ptr<SharedRecording>> Record(Queue& queue, bool urgent);
+  // Records the event at this point of `queue`, which is of `device`. `urgent`: the queue is of the urgent
+  // time-slice group.
+  absl::StatusOr<std::shared_ptr<SharedRecording>> Record(Device& device, Queue& queue,
+                                                          bool urgent);
   // Records the event at a point that the device does not have yet.
   std::shared_ptr<SharedRecording> RecordKept(bool urgent);
   // The last recording; null if there is none.
@@ -62,13 +62,14 @@ class SharedEvent {
   absl::StatusOr<bool> Complete();
 
  private:
-  SharedEvent(Device& device, std::unique_ptr<Marker> marker)
-      : device_(device), marker_(std::move(marker)) {}
+  SharedEvent() = default;
 
-  Device& device_;
   Mutex mutex_;  // makes a recording one step for waiting sessions
-  const std::unique_ptr<Marker> marker_;
+  // Of the devices on which it was recorded, and of the one for which it was created.
+  std::map<Device*, std::unique_ptr<Marker>> markers_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<SharedRecording> last_ ABSL_GUARDED_BY(mutex_);
+  // Of the last recording, if it is marked().
+  Device* device_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace detshare

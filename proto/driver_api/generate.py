@@ -452,7 +452,12 @@ On the software GPU ran, on 2026-11-30 (CUDA 13.0, code as PTX, not compared wit
 |---|--:|---|
 | hashcat 6.2.6 of Debian, modes 0, 900, 1400, 1700 and 3200, with its self-tests | 5 | all find their password |
 | PolyBench/GPU, matrices of 96 x 96 | 20 | 16 equal to the CPU; three differ, and their sources have a race or a wrong grid; one prints no comparison |
-| Rodinia | 9 | 8 end without an error; `srad_v2` reads in front of its first allocation, which a GPU allows, natively and through DetShare |
+| Rodinia (9 programs, and 10 others) | 19 | 18 end without an error; `lud` calls `getopt_long` without arguments and crashes on the host |
+| cuda-api-wrappers, examples | 45 | 37 end without an error; five need libraries of which there were only stubs, three rely on what CUDA does not promise: the addresses of two names, the order of a copy behind another context's kernel, `cuEventQuery` in a host function |
+| nvbandwidth 0.8, also with two devices | 1 | all test cases that apply |
+| Altis, with managed memory, cooperative launches, dynamic parallelism and graphs | 22 | 17 end without an error; the others need cuBLAS or input files, or take minutes |
+| code samples of NVIDIA's blog | 21 | 17 end without an error; the others need machine code of cuBLAS or cuRAND, or take minutes |
+| BabelStream, cuda_memtest | 2 | pass, but for kernels on `malloc` memory, which are not offered |
 | pycuda, `test_driver.py` | 33 | 19 pass, 12 do not apply, 2 do not find a file of the toolkit |
 
 ## Programs of older toolkits that were run

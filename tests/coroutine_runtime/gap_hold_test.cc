@@ -170,10 +170,11 @@ TEST_CASE_METHOD(UrgentSession, "A session that waits for ordinary work of anoth
   Request(50);
   const std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
   const std::unique_ptr<Queue> queue = *device.whole().CreateQueue(0);
-  binding.Await(*event->Record(*queue, /*urgent=*/true));
+  binding.Await(*event->Record(device, *queue, /*urgent=*/true));
   Launch(1'000);
   CHECK(device.held_for.has_value());
-  const std::shared_ptr<SharedRecording> ordinary = *event->Record(*queue, /*urgent=*/false);
+  const std::shared_ptr<SharedRecording> ordinary =
+      *event->Record(device, *queue, /*urgent=*/false);
   binding.Await(ordinary);
   hold.Watch();
   CHECK_FALSE(device.held_for.has_value());

@@ -44,6 +44,8 @@ int ResultOf(ptx::FaultKind kind) {
       return kCudaErrorAssert;
     case ptx::FaultKind::kIllegalInstruction:
       return kCudaErrorIllegalInstruction;
+    case ptx::FaultKind::kUnsupportedInstruction:
+      return kCudaErrorNotSupported;
     case ptx::FaultKind::kDeadlock:
       return kLaunchTimeout;
     case ptx::FaultKind::kTrap:

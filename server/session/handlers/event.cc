@@ -43,8 +43,9 @@ Task<void> AwaitRecording(Session& session, OwnRecording, FencePoint point) {
   if (!point.reached()) (void)co_await session.executor().Reached(point.fence, point.value);
 }
 
-absl::Status RecordShared(Session& session, std::shared_ptr<SharedEvent> event, StreamId stream) {
-  if (&event->device() != session.device().device)
+absl::Status RecordShared(Session& session, EventId id, std::shared_ptr<SharedEvent> event,
+                          StreamId stream) {
+  if (session.contexts().DeviceOfEvent(id) != &session.device())
     return CudaError(kCudaErrorInvalidHandle, "an event of another device");
   if (session.executor().waiting() >= kMaxRecordings)
     return CudaError(kCudaErrorOutOfMemory, "too many recordings of interprocess events");
@@ -106,7 +107,7 @@ void cuEventDestroy_v2(Session& session, const wire::cuEventDestroy_v2& args, Pa
 void cuEventRecordWithFlags(Session& session, const wire::cuEventRecordWithFlags& args, Payload,
                             Reply& reply) {
   if (std::shared_ptr<SharedEvent> shared = session.contexts().FindSharedEvent(args.event))
-    return reply.Send(RecordShared(session, std::move(shared), args.stream));
+    return reply.Send(RecordShared(session, args.event, std::move(shared), args.stream));
   Fence* fence = nullptr;
   if (!session.FindFence(args.signal.index, &fence)) {
     return reply.Send(CudaError(kCudaErrorInvalidValue, "no such fence"));

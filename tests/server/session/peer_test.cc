@@ -311,7 +311,7 @@ TEST_CASE("The token of an event is for its user, and for other sessions than it
   CHECK(CudaResultOf(events.Import(1000, 2, token).status()) == kCudaErrorInvalidValue);
 }
 
-TEST_CASE("An event between processes is opened for its own device, and ends with its context") {
+TEST_CASE("An event between processes is opened on any device, and ends with its context") {
   TwoDevices f;
   TestClient owner(f.daemon.socket());
   REQUIRE(owner.Open());
@@ -324,21 +324,29 @@ TEST_CASE("An event between processes is opened for its own device, and ends wit
                      wire::cuIpcOpenEventHandle{handle.token, event, context});
   };
   const auto query = [&] { return ring.Call(Op::cuEventQuery, wire::cuEventQuery{5, 0}); };
-  f.On(1);
-  CHECK(open(5, 2) == kCudaErrorInvalidContext);
   f.On(0);
   CHECK(open(5, 1) == 0);
   CHECK(query() == 0);
-  const auto record = [&](uint16_t device, StreamId stream) {
+  const auto record = [&](EventId event, uint16_t device, StreamId stream) {
     f.On(device);
     return ring.Call(Op::cuEventRecordWithFlags,
-                     wire::cuEventRecordWithFlags{5, stream, {0, kNoFence, 0}});
+                     wire::cuEventRecordWithFlags{event, stream, {0, kNoFence, 0}});
   };
-  CHECK(record(1, 2) == kCudaErrorInvalidHandle);
-  CHECK(record(0, 1) == 0);
+  CHECK(record(5, 1, 2) == kCudaErrorInvalidHandle);
+  CHECK(record(5, 0, 1) == 0);
+  // Its recordings on the other device are those of the same event.
+  f.On(1);
+  CHECK(open(7, 2) == 0);
+  CHECK(record(7, 0, 1) == kCudaErrorInvalidHandle);
+  CHECK(record(7, 1, 2) == 0);
+  f.On(0);
+  CHECK(ring.Call(Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{1, 5}) == 0);
+  CHECK(query() == 0);
+  CHECK(owner.ring->Call(Op::cuEventSynchronize, wire::cuEventSynchronize{1, 0}) == 0);
   CHECK(ring.Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{1, 0}) == 0);
   CHECK(query() == kCudaErrorInvalidHandle);
   CHECK(owner.ring->Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{1, 0}) == 0);
+  CHECK(ring.Call(Op::cuEventDestroy_v2, wire::cuEventDestroy_v2{7, 0}) == 0);
   CHECK(open(6, 1) == kCudaErrorInvalidValue);
 }
 

@@ -1,9 +1,11 @@
 // The syntax tree of a PTX text: declarations and, for each function body, a list of statements
-// with resolved register names. Names are views into the text, which must outlive the tree.
+// with resolved register names. Names are views into the text, which must outlive the tree, or into
+// the tree itself.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <string_view>
@@ -132,6 +134,7 @@ struct ModuleAst {
   std::vector<Variable> variables;
   std::vector<FunctionAst> functions;
   std::vector<std::pair<std::string_view, std::string_view>> aliases;  // alias, aliasee
+  std::deque<std::string> joined_opcodes;  // of statements with blanks between the modifiers
 };
 
 }  // namespace detshare::soft::ptx

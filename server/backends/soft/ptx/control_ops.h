@@ -18,6 +18,8 @@ void ExecCall(Context& c, const Instr& in,
 void ExecReturn(Context& c, const Instr& in, uint32_t mask);
 void ExecExit(Context& c, const Instr& in, uint32_t mask);
 void ExecTrap(Context& c, const Instr& in, uint32_t mask);
+// For instructions that modules may have, and that no kernel may execute.
+void ExecUnsupported(Context& c, const Instr& in, uint32_t mask);
 void ExecNop(Context& c, const Instr& in, uint32_t mask);
 
 // a: barrier number, b: thread count or kNoOperand; aux: BarrierAux.

@@ -209,6 +209,10 @@ void ExecTrap(Context& c, const Instr& in, uint32_t mask) {
   RaiseFault(c, in, FaultKind::kTrap, 0, FirstLane(mask));
 }
 
+void ExecUnsupported(Context& c, const Instr& in, uint32_t mask) {
+  RaiseFault(c, in, FaultKind::kUnsupportedInstruction, 0, FirstLane(mask));
+}
+
 namespace {
 
 bool IsArrival(const Instr& in) { return (in.aux & BarrierAux::kKindMask) == BarrierAux::kArrive; }

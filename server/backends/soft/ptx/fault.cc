@@ -24,6 +24,8 @@ const char* FaultKindName(FaultKind kind) {
       return "stack overflow";
     case FaultKind::kIllegalInstruction:
       return "illegal instruction";
+    case FaultKind::kUnsupportedInstruction:
+      return "instruction that the software GPU does not execute";
     case FaultKind::kDeadlock:
       return "deadlock";
   }

@@ -17,6 +17,8 @@ enum class FaultKind {
   kAssert,               // CUDA_ERROR_ASSERT: the message went to the output sink
   kStackOverflow,        // CUDA_ERROR_LAUNCH_FAILED: recursion or alloca beyond the stack limit
   kIllegalInstruction,   // CUDA_ERROR_ILLEGAL_INSTRUCTION: operands that no hardware accepts
+  // CUDA_ERROR_NOT_SUPPORTED: one that the software GPU knows and does not execute
+  kUnsupportedInstruction,
   kDeadlock,  // CUDA_ERROR_LAUNCH_TIMEOUT: all threads wait for barriers that cannot complete
 };
 

@@ -10,7 +10,7 @@ namespace {
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsAlpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool IsWordStart(char c) { return IsAlpha(c) || c == '_' || c == '$' || c == '%'; }
-bool IsWordPart(char c) { return IsAlpha(c) || IsDigit(c) || c == '_' || c == '$' || c == '%'; }
+bool IsWordPart(char c) { return IsAlpha(c) || IsDigit(c) || c == '_' || c == '$'; }
 
 int DigitValue(char c) {
   if (IsDigit(c)) return c - '0';

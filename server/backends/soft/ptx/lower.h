@@ -215,6 +215,7 @@ class Lowering {
   void LowerRet();
   void LowerExit();
   void LowerTrap();
+  void LowerUnsupported();
   void LowerBar();
   void LowerBarrierCluster();
   void LowerWarpSync();

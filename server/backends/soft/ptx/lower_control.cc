@@ -253,6 +253,8 @@ void Lowering::LowerTrap() {
   Emit(ExecTrap, CostCounters::kControl);
 }
 
+void Lowering::LowerUnsupported() { Emit(ExecUnsupported, CostCounters::kControl); }
+
 void Lowering::LowerNop() { Emit(ExecNop, CostCounters::kControl); }
 
 void Lowering::LowerBar() {

@@ -171,7 +171,7 @@ void Parser::ParseStatement() {
     Advance();
     return ParseLabel(word, s.line);
   }
-  s.opcode = word;
+  s.opcode = JoinOpcode(word);
   in_call_ = word == "call" || word.starts_with("call.");
   if (++statement_count_ > ParseLimits::kStatementsPerModule)
     return Fail(s.line, "too many instructions and labels");
@@ -190,6 +190,14 @@ void Parser::ParseStatement() {
   s.operand_count = static_cast<uint32_t>(operands.size());
   function_->operands.insert(function_->operands.end(), operands.begin(), operands.end());
   function_->statements.push_back(s);
+}
+
+std::string_view Parser::JoinOpcode(std::string_view first) {
+  if (token_.kind != TokenKind::kDirective) [[likely]]
+    return first;
+  std::string& opcode = module_.joined_opcodes.emplace_back(first);
+  for (; token_.kind == TokenKind::kDirective; Advance()) opcode += token_.text;
+  return opcode;
 }
 
 void Parser::ParseLabel(std::string_view name, uint32_t line) {

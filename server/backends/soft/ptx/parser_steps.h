@@ -125,6 +125,8 @@ class Parser {
   void ParsePerformanceDirectives(FunctionAst* f);
   void ParseBody();
   void ParseStatement();
+  // The opcode that begins with `first`. Blanks and comments may be before its modifiers.
+  std::string_view JoinOpcode(std::string_view first);
   void ParseLabel(std::string_view name, uint32_t line);
   void ParseBodyDirective();
   void ParseRegisters();

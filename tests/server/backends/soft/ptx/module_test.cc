@@ -27,6 +27,54 @@ TEST_CASE("An unknown instruction is refused by its name and line") {
   CHECK(Refused(".sparkle .b32 x;\n").find(".sparkle") != std::string::npos);
 }
 
+TEST_CASE("Blanks and comments may be before modifiers, and none is needed before an operand") {
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<3>; .reg .b64 %d<2>;
+  ld .param /* the address */ .u64 %d1, [out];
+  mov.u32%r1,%laneid;
+  mad
+    .lo .u32 %r2, %r1, 4, 0;
+  cvt.u64.u32%d0,%r2;
+  add.u64%d1,%d1,%d0;
+  st // a comment
+    .global .u32 [%d1], %r1;
+  ret;
+}
+)");
+  uint32_t* out = memory.New<uint32_t>(32);
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out))).fault.kind == FaultKind::kNone);
+  for (uint32_t i = 0; i < 32; ++i) CHECK(out[i] == i);
+}
+
+TEST_CASE("A module may have instructions that are not executed, if no kernel executes them") {
+  Memory memory;
+  Program program(&memory, std::string(kModuleHeader) + R"(
+.visible .entry multicast(.param .u64 out, .param .u32 asks) {
+  .reg .b32 %r<2>; .reg .f32 %f<2>; .reg .b64 %d<2>; .reg .pred %p;
+  ld.param.u64 %d1, [out];
+  ld.param.u32 %r1, [asks];
+  setp.eq.u32 %p, %r1, 0;
+  @%p bra STORE;
+  multimem.ld_reduce.relaxed.sys.global.add.f32 %f1, [%d1];
+  multimem.st.relaxed.sys.global.f32 [%d1], %f1;
+STORE:
+  st.global.u32 [%d1], 7;
+  ret;
+}
+)");
+  uint32_t* out = memory.New<uint32_t>(1);
+  const auto run = [&](uint32_t asks) {
+    return program.Run("multicast", Config(1, 32, Params().Add(out).Add(asks))).fault;
+  };
+  CHECK(run(0).kind == FaultKind::kNone);
+  CHECK(*out == 7);
+  const Fault fault = run(1);
+  CHECK(fault.kind == FaultKind::kUnsupportedInstruction);
+  CHECK(fault.ToString().find("does not execute in kernel multicast") != std::string::npos);
+}
+
 TEST_CASE("Malformed texts are refused") {
   for (const char* body : {
            ".visible .entry k( {",
