@@ -116,13 +116,17 @@ TEST_CASE("Timed markers of two groups have the time between them") {
   }
 }
 
+std::unique_ptr<GroupHold> CreateHold(Device& gpu) {
+  auto hold = gpu.CreateHold();
+  REQUIRE_OK(hold.status());
+  return *std::move(hold);
+}
+
 TEST_CASE("A hold keeps ordinary work off the device, ends by itself, and ends when it is told") {
   Device* gpu = PreemptingGpu();
   if (gpu == nullptr) return;
   TwoGroups groups(*gpu);
-  auto created = gpu->CreateHold();
-  REQUIRE_OK(created.status());
-  GroupHold& hold = **created;
+  const std::unique_ptr<GroupHold> hold = CreateHold(*gpu);
   const auto microseconds_of_fill = [&] {
     const auto begin = std::chrono::steady_clock::now();
     groups.Fill(1000);
@@ -131,12 +135,12 @@ TEST_CASE("A hold keeps ordinary work off the device, ends by itself, and ends w
         .count();
   };
   microseconds_of_fill();
-  REQUIRE_OK(hold.HoldFor(8'000'000));
+  REQUIRE_OK(hold->HoldFor(8'000'000));
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(microseconds_of_fill() > 3000);
-  REQUIRE_OK(hold.HoldFor(1'000'000'000));
+  REQUIRE_OK(hold->HoldFor(1'000'000'000));
   groups.ComputeUrgently(1);
-  hold.End();
+  hold->End();
   groups.urgent.Finish();
   CHECK(microseconds_of_fill() < 500'000);
 }
@@ -145,9 +149,7 @@ TEST_CASE("A kernel that needs most of each SM runs beside a hold") {
   Device* gpu = PreemptingGpu();
   if (gpu == nullptr) return;
   TwoGroups groups(*gpu);
-  auto created = gpu->CreateHold();
-  REQUIRE_OK(created.status());
-  GroupHold& hold = **created;
+  const std::unique_ptr<GroupHold> hold = CreateHold(*gpu);
   const DeviceProperties& properties = gpu->properties();
   // The largest block, less what the device reserves for the hold's.
   constexpr int kMaxSharedOptin = 97, kReservedShared = 111;  // of CUdevice_attribute
@@ -160,7 +162,7 @@ TEST_CASE("A kernel that needs most of each SM runs beside a hold") {
   shape.dynamic_shared_bytes = static_cast<uint32_t>(shared);
   REQUIRE_FALSE(DelayedByHold(properties, groups.iota->info(), shape));
 
-  REQUIRE_OK(hold.HoldFor(40'000'000));
+  REQUIRE_OK(hold->HoldFor(40'000'000));
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   Session& urgent = groups.urgent;
   REQUIRE_OK(urgent.queue->Launch(
@@ -171,11 +173,11 @@ TEST_CASE("A kernel that needs most of each SM runs beside a hold") {
     return urgent.fence->load(std::memory_order_acquire) >= urgent.last_value;
   };
   for (int i = 0; i < 1000 && !complete(); ++i) {
-    REQUIRE_OK(hold.HoldFor(40'000'000));
+    REQUIRE_OK(hold->HoldFor(40'000'000));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   CHECK(complete());
-  hold.End();
+  hold->End();
   urgent.Finish();
 }
 
