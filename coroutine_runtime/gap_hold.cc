@@ -24,8 +24,6 @@ void GapHold::BeforeKernel(const Kernel& kernel, const LaunchShape& shape) {
   End();
 }
 
-void GapHold::AfterOperation() { HoldForWork(); }
-
 void GapHold::HoldForWork() {
   const Nanoseconds in_flight = binding_.entity()->in_flight();
   delays_ = delays_ && in_flight > kLinger;

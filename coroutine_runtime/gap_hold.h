@@ -49,7 +49,7 @@ class GapHold {
   // Called before and after the submission of an operation while wanted().
   void BeforeKernel(const Kernel& kernel, const LaunchShape& shape);
   void BeforeGraph() { End(); }
-  void AfterOperation();
+  void HoldForWork();
   // Called from time to time while no operation comes.
   void Watch();
   void End();
@@ -65,7 +65,6 @@ class GapHold {
 
  private:
   bool MayHold() const { return binding_.OnlyUrgentWork() && !binding_.entity()->makes_room(); }
-  void HoldForWork();
   void HoldFor(Nanoseconds time);
 
   Device& device_;

@@ -161,7 +161,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
     status = launch(*larger);
   }
   if (hold) [[unlikely]]
-    hold_.AfterOperation();
+    hold_.HoldForWork();
   if (known.operation != nullptr) account_.FenceIfDue(*stream);
   if (status.ok()) counters_.AddLaunch();
   return status;

@@ -76,7 +76,7 @@ struct UrgentSession {
     binding.ForLaunch(kernel, shape, estimate);
     const bool wanted = hold.wanted();
     if (wanted) hold.BeforeKernel(kernel, shape);
-    if (wanted) hold.AfterOperation();
+    if (wanted) hold.HoldForWork();
   }
   void Request(int operations) {
     for (int i = 0; i < operations; ++i) Launch(1'000);
