@@ -74,8 +74,7 @@ class GapHold {
   Nanoseconds held_since_ = 0;  // without a gap that was longer than the hold
   Nanoseconds held_until_ = 0;
   Nanoseconds paused_until_ = 0;
-  // A hold would delay work in flight, of which there was more than kLinger.
-  bool delays_ = false;
+  bool delays_ = false;   // a hold would delay an operation in flight
   bool working_ = false;  // the hold is for work that is not known to be complete
   std::unique_ptr<GroupHold> hold_;
 };

@@ -13,6 +13,10 @@
 
 namespace detshare::policy {
 
+// Policies that rank latency tenants give these ranks to the others. Latency tenants have ranks before these.
+inline constexpr int kUnsetRank = 5;
+inline constexpr int kBatchRank = 6;
+
 // The ranks of latency tenants by their latency SLOs, from 0 on. A rank ends where an SLO is four times the
 // rank's shortest SLO. Tenants without an SLO have rank 0.
 class LatencyRanks {

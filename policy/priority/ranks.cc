@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "policy/latency_order.h"
 #include "policy/partition_pool.h"
 
 namespace detshare::policy {
+
 std::vector<Precedence> OrderByClass(const Snapshot& snapshot) {
   const LatencyRanks latency(snapshot);
   std::vector<Precedence> order;

@@ -4,13 +4,10 @@
 #include <vector>
 
 #include "policy/best_effort_limits.h"
+#include "policy/latency_order.h"
 #include "policy/policy.h"
 
 namespace detshare::policy {
-
-// Latency tenants have the ranks before these (LatencyRanks).
-inline constexpr int kUnsetRank = 5;
-inline constexpr int kBatchRank = 6;
 
 // The rank of each coroutine, and whether it is urgent: element i is for snapshot.coroutines[i].
 std::vector<Precedence> OrderByClass(const Snapshot& snapshot);

@@ -61,7 +61,8 @@ constexpr Parameter kParameters[] = {
 
 // Latency tenants that make no tokens have ranks 0 to kLastLatency.
 constexpr int kLastLatency = 1;
-constexpr int kUrgent = 1, kNear = 2, kRelaxed = 3, kPrefill = 4, kUnset = 5, kBatch = 6;
+constexpr int kUrgent = 1, kNear = 2, kRelaxed = 3, kPrefill = 4;
+static_assert(kPrefill < kUnsetRank);
 // A decoding program is urgent or near below these slacks, as shares of its TPOT objective.
 constexpr double kUrgentSlack = 0.25, kNearSlack = 0.5;
 // A prefill rises when it has waited for these shares of its TTFT objective.
@@ -93,7 +94,7 @@ class TpotFirst final : public Policy {
     bool urgent = false;
     const LatencyRanks latency(snapshot);
     for (const CoroutineView& coroutine : snapshot.coroutines) {
-      const int rank = !ProducesTokens(coroutine) && IsLatency(coroutine)
+      const int rank = ServesRequests(coroutine)
                            ? std::min(latency.Of(coroutine), kLastLatency)
                            : RankOf(snapshot.now, coroutine, &decision.ask_again_at);
       order.push_back({rank, rank < kRelaxed});
@@ -108,7 +109,7 @@ class TpotFirst final : public Policy {
           OthersFirst(snapshot, order, i, rules_.best_effort.absent_after, &decision.ask_again_at);
       Grant& grant = decision.grants.emplace_back(
           GrantOf(snapshot, snapshot.coroutines[i], order[i], others_first, urgent));
-      if (others_first && order[i].rank <= kLastLatency && !ProducesTokens(snapshot.coroutines[i]))
+      if (others_first && ServesRequests(snapshot.coroutines[i]))
         MakeRoom(snapshot, order, i, rules_.best_effort, &grant, &decision.ask_again_at);
       PauseLongBursts(snapshot, order, i, &grant, &decision.ask_again_at);
     }
@@ -120,6 +121,11 @@ class TpotFirst final : public Policy {
     return coroutine.tenant->tenant_class == TenantClass::kLatency;
   }
 
+  // Whether it is a latency tenant's program that makes no tokens.
+  static bool ServesRequests(const CoroutineView& coroutine) {
+    return IsLatency(coroutine) && !ProducesTokens(coroutine);
+  }
+
   static bool IsUrgentToken(int rank, const CoroutineView& coroutine) {
     return rank == kUrgent && ProducesTokens(coroutine) && coroutine.has_work &&
            !coroutine.tokens.prefill;
@@ -129,7 +135,7 @@ class TpotFirst final : public Policy {
   int RankOf(Nanoseconds now, const CoroutineView& coroutine, Nanoseconds* ask_again_at) const {
     const Tenant& tenant = *coroutine.tenant;
     if (!ProducesTokens(coroutine)) {
-      return tenant.tenant_class == TenantClass::kBatch ? kBatch : kUnset;
+      return tenant.tenant_class == TenantClass::kBatch ? kBatchRank : kUnsetRank;
     }
     const auto passed = [&](Nanoseconds at) {
       if (now >= at) return true;

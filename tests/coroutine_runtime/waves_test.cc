@@ -13,14 +13,20 @@ DeviceProperties Properties() {
   return properties;
 }
 
-uint64_t Waves(uint32_t blocks, uint32_t threads, int registers, int shared) {
+struct Launch {
+  Launch(uint32_t blocks, uint32_t threads, int registers, int shared) {
+    kernel.attributes[1] = shared;
+    kernel.attributes[4] = registers;
+    shape.grid.x = blocks;
+    shape.block.x = threads;
+  }
   KernelInfo kernel;
-  kernel.attributes[1] = shared;
-  kernel.attributes[4] = registers;
   LaunchShape shape;
-  shape.grid.x = blocks;
-  shape.block.x = threads;
-  return WavesOf(Properties(), kernel, shape);
+};
+
+uint64_t Waves(uint32_t blocks, uint32_t threads, int registers, int shared) {
+  const Launch launch(blocks, threads, registers, shared);
+  return WavesOf(Properties(), launch.kernel, launch.shape);
 }
 
 TEST_CASE("Waves are the grid divided by the blocks that fit at a time") {
@@ -55,14 +61,9 @@ TEST_CASE("Grids whose blocks run together, and invalid grids, have one wave") {
 
 // Whether a hold delays a kernel with these blocks.
 bool Delayed(uint32_t blocks, uint32_t threads, int registers, int shared, int carveout = -1) {
-  KernelInfo kernel;
-  kernel.attributes[1] = shared;
-  kernel.attributes[4] = registers;
-  kernel.attributes[9] = carveout;
-  LaunchShape shape;
-  shape.grid.x = blocks;
-  shape.block.x = threads;
-  return DelayedByHold(Properties(), kernel, shape);
+  Launch launch(blocks, threads, registers, shared);
+  launch.kernel.attributes[9] = carveout;
+  return DelayedByHold(Properties(), launch.kernel, launch.shape);
 }
 
 TEST_CASE("A hold delays a grid that needs every place, if it takes one") {

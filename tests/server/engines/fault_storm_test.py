@@ -217,7 +217,7 @@ class Storm:
             time.sleep(0.1)
         if self.engines():
             self.fail(f"engines are left: {dict(self.engines())}")
-        # The supervisor closes its connections to engines a moment after their end.
+        # A connection may close a moment after the engine at its other end has ended.
         def open_files():
             return len(os.listdir(f"/proc/{self.supervisor.pid}/fd"))
 
