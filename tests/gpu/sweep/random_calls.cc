@@ -1,8 +1,9 @@
 // Calls the driver with random arguments and prints every result.
 //
-//   random_calls SEED [--rounds FIRST LAST] [FAMILY...]
+//   random_calls SEED [--in-host-functions] [--rounds FIRST LAST] [FAMILY...]
 //   random_calls --families
 //
+// With --in-host-functions, half of the calls are made in host functions, and their lines say so.
 // Exits with 3 if the context is lost, after the lines of the round that lost it.
 //
 // A line is FAMILY ROUND.STEP, the call with its arguments, its result and its outputs. The lines
@@ -60,8 +61,8 @@ const Family kFamilies[] = {
 int Main(int count, char** arguments) {
   if (count < 2) {
     std::fprintf(stderr,
-                 "usage: random_calls SEED [--rounds FIRST LAST] [FAMILY...], or random_calls "
-                 "--families\n");
+                 "usage: random_calls SEED [--in-host-functions] [--rounds FIRST LAST] "
+                 "[FAMILY...], or random_calls --families\n");
     return 2;
   }
   if (std::strcmp(arguments[1], "--families") == 0) {
@@ -72,12 +73,16 @@ int Main(int count, char** arguments) {
   const std::uint64_t seed = std::strtoull(arguments[1], nullptr, 10);
   RoundRange rounds;
   int first_name = 2;
-  if (count > 4 && std::strcmp(arguments[2], "--rounds") == 0) {
-    rounds = {std::atoi(arguments[3]), std::atoi(arguments[4])};
-    first_name = 5;
+  const bool in_host_functions =
+      count > first_name && std::strcmp(arguments[first_name], "--in-host-functions") == 0;
+  if (in_host_functions) ++first_name;
+  if (count > first_name + 2 && std::strcmp(arguments[first_name], "--rounds") == 0) {
+    rounds = {std::atoi(arguments[first_name + 1]), std::atoi(arguments[first_name + 2])};
+    first_name += 3;
   }
   BeginFamily("fixtures", seed, {});
   MakeFixtures();
+  if (in_host_functions) UseHostFunctions();
   int run = 0;
   for (const Family& family : kFamilies) {
     bool wanted = count == first_name;

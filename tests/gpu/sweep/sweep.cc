@@ -1,6 +1,7 @@
 #include "tests/gpu/sweep/sweep.h"
 
 #include <cstdarg>
+#include <future>
 #include <map>
 
 namespace sweep {
@@ -18,6 +19,7 @@ int step = 0;
 std::string line;
 std::vector<Region> regions;
 std::map<const void*, std::string> handles;
+CUstream host_functions = nullptr;  // null: calls are made in no host function
 
 std::string Key() { return Format("%s %d.%d", family.c_str(), round_number, ++step); }
 
@@ -111,6 +113,29 @@ void BeginCall(const char* name, const std::string& arguments) {
   // The begun line is out before the call: after a crash it shows which call it was.
   std::fputs(line.c_str(), stdout);
   std::fflush(stdout);
+}
+
+void UseHostFunctions() {
+  if (cuStreamCreate(&host_functions, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    Note("there is no stream for host functions");
+}
+
+void Perform(const std::function<void()>& call) {
+  // The line decides, so that the arguments are those of a run without host functions.
+  if (host_functions == nullptr || Digest(line.data(), line.size()) % 2 == 0) return call();
+  std::fputs(" [host function]", stdout);
+  std::fflush(stdout);
+  struct Task {
+    const std::function<void()>* call;
+    std::promise<void> done;
+  } task{&call, {}};
+  const auto run = [](void* data) {
+    auto* task = static_cast<Task*>(data);
+    (*task->call)();
+    task->done.set_value();
+  };
+  if (cuLaunchHostFunc(host_functions, run, &task) != CUDA_SUCCESS) return call();
+  task.done.get_future().wait();
 }
 
 void EndCall(CUresult result, const std::string& outputs) {

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <type_traits>
@@ -216,6 +217,10 @@ inline const char* Pass(const char* argument) { return argument; }
 // Print the two parts of a line. The first part of a call that crashes remains.
 void BeginCall(const char* name, const std::string& arguments);
 void EndCall(CUresult result, const std::string& outputs);
+// Calls now or, if UseHostFunctions() was called, half of the time in a host function of a stream
+// that has no other work. Returns after the call.
+void Perform(const std::function<void()>& call);
+void UseHostFunctions();
 
 template <typename... P, typename... A>
 CUresult Call(const char* name, CUresult (*function)(P...), A&&... arguments) {
@@ -226,7 +231,8 @@ CUresult Call(const char* name, CUresult (*function)(P...), A&&... arguments) {
     text += argument;
   }
   BeginCall(name, text);
-  const CUresult result = function((P)(Pass(arguments))...);
+  CUresult result;
+  Perform([&] { result = function((P)(Pass(arguments))...); });
   std::string outputs;
   for (const std::string& output : std::initializer_list<std::string>{OutputText(arguments)...})
     outputs += output;
