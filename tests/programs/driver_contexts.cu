@@ -1,5 +1,6 @@
 // Contexts of the driver API: the stack of current contexts, created contexts beside the primary
 // one, and the context that a call uses.
+#include <chrono>
 #include <thread>
 
 #include "check_driver.h"
@@ -100,6 +101,37 @@ int main() {
   CHECK_CU(cuMemcpyDtoH(got.data(), pointers[0], 4096));
   check::Compare("from a thread", got, std::vector<unsigned>(1024, 77));
 
+  // A copy on the default stream waits for the default stream of the context that owns the memory.
+  unsigned* flag = nullptr;
+  CHECK_CU(cuMemHostAlloc(reinterpret_cast<void**>(&flag), 4096, CU_MEMHOSTALLOC_PORTABLE));
+  std::vector<unsigned> back(1024);
+  const auto fill_late = [&](unsigned value, auto copy) {
+    *static_cast<volatile unsigned*>(flag) = 0;
+    CHECK_CU(cuCtxSetCurrent(first));
+    CHECK_CU(cuStreamWaitValue32(nullptr, reinterpret_cast<CUdeviceptr>(flag), 1,
+                                 CU_STREAM_WAIT_VALUE_EQ));
+    CHECK_CU(cuMemsetD32Async(pointers[0], value, 1024, nullptr));
+    CHECK_CU(cuCtxSetCurrent(primary));
+    std::thread release([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      *static_cast<volatile unsigned*>(flag) = 1;
+    });
+    copy();
+    release.join();
+    check::Compare("behind another context", back, std::vector<unsigned>(1024, value));
+  };
+  fill_late(88, [&] { CHECK_CU(cuMemcpyDtoH(back.data(), pointers[0], 4096)); });
+  fill_late(99, [&] {
+    CHECK_CU(cuMemcpyDtoD(pointers[1], pointers[0], 4096));
+    CHECK_CU(cuMemcpyDtoH(back.data(), pointers[1], 4096));
+  });
+  fill_late(111, [&] {
+    CHECK_CU(cuMemcpyDtoDAsync(pointers[1], pointers[0], 4096, nullptr));
+    CHECK_CU(cuMemcpyDtoH(back.data(), pointers[1], 4096));
+  });
+  CHECK_CU(cuMemFreeHost(flag));
+
+  CHECK_CU(cuCtxSetCurrent(first));
   CHECK_CU(cuStreamDestroy(streams[0]));
   CHECK_CU(cuMemFree(pointers[0]));
   CHECK_CU(cuCtxDestroy(first));
