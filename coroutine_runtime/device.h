@@ -324,6 +324,7 @@ class Library {
  public:
   // Unloads the code. The caller ensures that none of its kernels is queued or running.
   virtual ~Library() = default;
+  // In the order of cuLibraryEnumerateKernels: the last kernel of the image comes first.
   virtual std::vector<std::string> KernelNames() const = 0;
   // The library owns the kernel. NotFound if there is none of this name.
   virtual absl::StatusOr<Kernel*> GetKernel(std::string_view name) = 0;

@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -272,6 +273,15 @@ CUresult AskForKernel(Library& library, std::string_view name, uint16_t device,
 }
 
 // Needs library.mutex. Makes a kernel of that name without instances.
+// Returns a copy of the name that is the same for each caller.
+const char* InternName(std::string_view name) {
+  static std::mutex mutex;
+  static auto* const names = new std::set<std::string, std::less<>>;
+  const std::lock_guard lock(mutex);
+  const auto known = names->find(name);
+  return (known != names->end() ? known : names->emplace(name).first)->c_str();
+}
+
 Kernel* AddKernel(Library& library, std::string_view name) {
   uint32_t index;
   Kernel* kernel = code_tables().kernels.Reserve(&index);
@@ -279,7 +289,7 @@ Kernel* AddKernel(Library& library, std::string_view name) {
   kernel->index = index;
   kernel->library = &library;
   kernel->library_handle = library.handle;
-  kernel->name = strndup(name.data(), name.size());
+  kernel->name = InternName(name);
   for (auto& instance : kernel->instances) instance.store(nullptr, std::memory_order_relaxed);
   kernel->handle = code_tables().kernels.Publish(HandleKind::kKernel, index);
   library.kernels.emplace(name, kernel);
@@ -457,6 +467,7 @@ CUresult AskForNames(Library& library) {
     library.names.emplace_back(rest.substr(0, end));
     rest.remove_prefix(end + 1);
   }
+  if (library.module) std::reverse(library.names.begin(), library.names.end());
   return CUDA_SUCCESS;
 }
 

@@ -55,7 +55,9 @@ struct Kernel {
   uint32_t index = 0;
   Library* library = nullptr;
   uint64_t library_handle = 0;
-  const char* name = nullptr;  // never freed, because programs keep it
+  // Never freed, because programs keep it. Kernels of one name share it, as natively: programs
+  // compare addresses.
+  const char* name = nullptr;
   // By device; null until the first use there. Release: publishes the instance.
   std::array<std::atomic<KernelInstance*>, kMaxDevices> instances{};
 };
@@ -91,7 +93,7 @@ struct Library {
   std::map<std::string, Global, std::less<>> managed;
   uint64_t managed_address = 0, managed_bytes = 0;
   bool managed_moves = false;      // the pages move between CPU and GPU
-  std::vector<std::string> names;  // of its kernels, in the library's order
+  std::vector<std::string> names;  // of its kernels, in the order in which programs get them
   // These two decide whether the library becomes a spare one when it is unloaded
   // (spare_libraries.h).
   bool without_variables = false;
@@ -169,8 +171,8 @@ CUresult UnloadLibrary(Library& library);
 
 // CUDA_ERROR_NOT_FOUND: the library has no such kernel.
 CUresult GetKernel(Library& library, std::string_view name, Kernel** kernel);
-// Gets the first kernels->size() kernels in the library's order. Shortens *kernels if the library
-// has fewer.
+// Gets the first kernels->size() kernels, of a module in the order of its image, of a library in
+// the opposite order, as natively. Shortens *kernels if the library has fewer.
 CUresult EnumerateKernels(Library& library, std::vector<Kernel*>* kernels);
 // Finds a global variable on the context's device. CUDA_ERROR_NOT_FOUND: there is none of that
 // name.

@@ -53,6 +53,44 @@ DONE:
 }
 )";
 
+const char kThree[] = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry zeta() { ret; }
+.visible .entry alpha() { ret; }
+.visible .entry mid() { ret; }
+)";
+
+// Modules list their kernels in the order of the image, libraries in the opposite order. Programs
+// compare the addresses of names.
+void ListKernels() {
+  CUmodule modules[2];
+  CUfunction functions[2][3];
+  for (int i = 0; i < 2; ++i) {
+    CHECK_CU(cuModuleLoadData(&modules[i], kThree));
+    CHECK_CU(cuModuleEnumerateFunctions(functions[i], 3, modules[i]));
+  }
+  for (int k = 0; k < 3; ++k) {
+    const char *name = nullptr, *same = nullptr;
+    CHECK_CU(cuFuncGetName(&name, functions[0][k]));
+    CHECK_CU(cuFuncGetName(&same, functions[1][k]));
+    REQUIRE(name == same);
+    std::printf("%s\n", name);
+  }
+  CUlibrary library = nullptr;
+  CUkernel kernels[3];
+  CHECK_CU(cuLibraryLoadData(&library, kThree, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CHECK_CU(cuLibraryEnumerateKernels(kernels, 3, library));
+  for (CUkernel kernel : kernels) {
+    const char* name = nullptr;
+    CHECK_CU(cuKernelGetName(&name, kernel));
+    std::printf("%s\n", name);
+  }
+  CHECK_CU(cuLibraryUnload(library));
+  for (CUmodule module : modules) CHECK_CU(cuModuleUnload(module));
+}
+
 constexpr unsigned kCount = 1000;
 
 std::vector<unsigned> Expected(const std::vector<unsigned>& in, unsigned factor,
@@ -64,6 +102,7 @@ std::vector<unsigned> Expected(const std::vector<unsigned>& in, unsigned factor,
 
 int main() {
   CUdevice device = check::UsePrimaryContext();
+  ListKernels();
   char info[4096] = "", errors[4096] = "";
   CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
                             CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

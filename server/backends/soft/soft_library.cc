@@ -252,6 +252,7 @@ SoftLibrary::SoftLibrary(const DeviceProperties& device, std::shared_ptr<LoadedM
 std::vector<std::string> SoftLibrary::KernelNames() const {
   std::vector<std::string> names;
   for (const ptx::KernelInfo& kernel : module_->module->kernels()) names.push_back(kernel.name);
+  std::reverse(names.begin(), names.end());
   return names;
 }
 
