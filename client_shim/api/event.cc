@@ -35,7 +35,6 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 CUresult cuEventQuery(CUevent hEvent) {
   Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   if (event->capture.load(std::memory_order_relaxed) != 0) [[unlikely]]
     return RefuseCapturedEvent(*event);
   if (const CUresult refused = RefuseUnsafeCall(); refused != CUDA_SUCCESS) return refused;
@@ -45,7 +44,6 @@ CUresult cuEventQuery(CUevent hEvent) {
 CUresult cuEventSynchronize(CUevent hEvent) {
   Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   if (event->capture.load(std::memory_order_relaxed) != 0) [[unlikely]]
     return RefuseCapturedEvent(*event);
   return SynchronizeEvent(*event);

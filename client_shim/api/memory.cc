@@ -43,10 +43,9 @@ CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
   return CUDA_SUCCESS;
 }
 
-// For calls that need no current context: the sticky error, the error of a host function, or the
-// error of a capture that does not allow the call.
+// For calls that need no current context: the sticky error, or the error of a capture that does
+// not allow the call.
 CUresult ErrorForUnsafeCall() {
-  if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   const CUresult error = session().sticky_error();
   return error != CUDA_SUCCESS ? error : RefuseUnsafeCall();
 }

@@ -1,7 +1,6 @@
 // Virtual memory management.
 #include "client_shim/memory/virtual_memory.h"
 
-#include "client_shim/base/thread_state.h"
 #include "client_shim/memory/pointer_map.h"
 #include "client_shim/memory/share_descriptor.h"
 #include "client_shim/transport/session.h"
@@ -11,11 +10,6 @@ namespace detshare::shim::api {
 namespace {
 
 constexpr uint64_t kUnit = wire::kPhysicalUnit;
-
-// These calls need no context, but they need a session that is not lost.
-CUresult ErrorForWork() {
-  return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : session().sticky_error();
-}
 
 CUresult CheckHandleTypes(const CUmemAllocationProp& properties) {
   // Handles of Windows are an invalid value on Linux.
@@ -73,7 +67,7 @@ CUresult cuMemGetHandleForAddressRange(void*, CUdeviceptr dptr, size_t size,
 
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   if (flags != 0 || size == 0 || size % kUnit != 0 || addr % kPageBytes != 0 ||
       (alignment & (alignment - 1)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -85,13 +79,13 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
 }
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   return FreeAddresses(ptr, size);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
                      const CUmemAllocationProp* prop, unsigned long long flags) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   if (flags != 0 || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = CheckLocation(*prop); error != CUDA_SUCCESS) return error;
   if (const CUresult error = CheckHandleTypes(*prop); error != CUDA_SUCCESS) return error;
@@ -107,24 +101,24 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   return ReleasePhysicalMemory(handle);
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   if (flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   return MapPhysicalMemory(ptr, size, offset, handle);
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   return size == 0 ? CUDA_ERROR_INVALID_VALUE : UnmapPhysicalMemory(ptr, size);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   if (desc == nullptr || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const bool device = desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE;
@@ -172,7 +166,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType handleType,
                                       unsigned long long flags) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (handleType == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_SUPPORTED;
   if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
@@ -185,7 +179,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
                                         CUmemAllocationHandleType shHandleType) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_SUPPORTED;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   wire::ShareToken token;

@@ -30,7 +30,7 @@ struct ThreadState {
   FenceIndex fence_plus_one;
   uint64_t fence_value;
   bool per_thread_default;  // set by PerThreadDefaultScope
-  bool in_host_function;    // a host function or stream callback runs, which must not call CUDA
+  bool in_host_function;    // a host function or stream callback of the program runs
   int capture_mode;         // CUstreamCaptureMode, or another number
 };
 

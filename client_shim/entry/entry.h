@@ -22,6 +22,9 @@ inline CUresult Enter() {
   }
 }
 
+// Whether the calling thread runs a host function or a stream callback.
+inline bool InHostFunction() { return thread_state.in_host_function; }
+
 // Names the call and its error in the log at DETSHARE_LOG=debug. Does not name
 // CUDA_ERROR_NOT_READY, which programs that poll get often.
 void NoteFailure(size_t row, CUresult result);

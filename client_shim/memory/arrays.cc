@@ -173,7 +173,6 @@ CUresult ForgetLevel(const ArrayObject& level) {
 
 CUresult Destroy(ArrayObject* array) {
   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   if (array->is_level) return ForgetLevel(*array);
   const ArrayId id = array->id;
   const uint16_t device = array->device;

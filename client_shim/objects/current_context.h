@@ -20,11 +20,12 @@ inline CUcontext HandleOf(const Context& context) {
 }
 
 // Gets the calling thread's current context. CUDA_ERROR_INVALID_CONTEXT: there is none.
-// CUDA_ERROR_CONTEXT_IS_DESTROYED: it was destroyed.
+// CUDA_ERROR_CONTEXT_IS_DESTROYED: it was destroyed. CUDA_ERROR_NOT_PERMITTED: in a host function,
+// which has none.
 inline CUresult CurrentContext(Context** context) {
   ThreadState& thread = thread_state;
   if (thread.current == nullptr) [[unlikely]]
-    return CUDA_ERROR_INVALID_CONTEXT;
+    return thread.in_host_function ? CUDA_ERROR_NOT_PERMITTED : CUDA_ERROR_INVALID_CONTEXT;
   Context* found = thread.context;
   if (found == nullptr || found->handle.load(std::memory_order_acquire) !=
                               reinterpret_cast<uint64_t>(thread.current)) [[unlikely]] {
@@ -38,11 +39,8 @@ inline CUresult CurrentContext(Context** context) {
   return CUDA_SUCCESS;
 }
 
-// The same for calls that reach the device. Also returns the session's sticky error, and
-// CUDA_ERROR_NOT_PERMITTED in a host function.
+// The same for calls that reach the device. Also returns the session's sticky error.
 inline CUresult ContextForWork(Context** context) {
-  if (thread_state.in_host_function) [[unlikely]]
-    return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) [[unlikely]]
     return error;
   return CurrentContext(context);

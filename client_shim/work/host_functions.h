@@ -36,7 +36,8 @@ struct HostTask {
 // thread.
 bool EnqueueHostTask(HostTask task);
 
-// Calls a function of the program that must not call CUDA.
+// Calls a function of the program as a host function: its thread has no current context then, and
+// entry points refuse what the table does not allow there.
 void CallHostFunction(CUhostFn function, void* data);
 
 }  // namespace detshare::shim

@@ -28,8 +28,6 @@ CUresult RefuseInCapture(Stream& stream);
 // error and the error of a stream that captures. Calls that a graph can hold use
 // StreamForWorkOrCapture.
 inline CUresult StreamForWork(CUstream handle, Stream** stream) {
-  if (thread_state.in_host_function) [[unlikely]]
-    return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) [[unlikely]]
     return error;
   const CUresult result = ResolveStream(handle, stream);

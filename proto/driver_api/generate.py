@@ -7,6 +7,7 @@ HEADER: what the file includes beside headers of proto/. It declares what the ge
 """
 
 import sys
+import textwrap
 
 import table as table_module
 
@@ -87,10 +88,10 @@ namespace detshare {
 // All rows in the table's order: by family, with the variants of a function side by side.
 inline constexpr Row kRows[] = {"""]
     for r in table.rows:
-        out.append("    {%s, %s, %s, %s, %s, %d, %d, Transport::k%s, Support::k%s, %s, %s, %s}," % (
+        out.append("    {%s, %s, %s, %s, %s, %d, %d, Transport::k%s, Support::k%s, %s, %s, %s, %s}," % (
             c_string(r.symbol), c_string(r.api), c_string(r.family.name), c_string(r.family.title), c_string(r.note),
             r.op, r.version, r.transport.capitalize(), r.support.capitalize(), bool_text(r.variant),
-            bool_text(r.before_init), bool_text(not r.hidden)))
+            bool_text(r.before_init), bool_text(r.in_host_function), bool_text(not r.hidden)))
     by_api = sorted(table.rows, key=lambda r: (r.api.encode(), bool(r.variant), r.version))
     out.append("""};
 inline constexpr size_t kRowCount = %d;
@@ -126,8 +127,9 @@ void* EntryPoint(size_t row);
 }  // namespace detshare::shim
 
 // The handwritten functions: one for each supported row without `via`. Before a call, the generated
-// entry point has checked that required pointers are not null, and that the driver is initialised
-// unless the row says before_init.
+// entry point has checked that required pointers are not null, that the driver is initialised
+// unless the row says before_init, and that no host function runs unless the row says
+// in_host_function.
 namespace detshare::shim::api {
 """]
     family = None
@@ -158,6 +160,8 @@ def entry_point(row, base):
     nulls = ["%s == nullptr" % a.name for a in row.args if a.must_not_be_null]
     if nulls:
         out.append("  if (%s) [[unlikely]] %s(CUDA_ERROR_INVALID_VALUE);" % (" || ".join(nulls), leave))
+    if not row.in_host_function:
+        out.append("  if (shim::InHostFunction()) [[unlikely]] %s(CUDA_ERROR_NOT_PERMITTED);" % leave)
     passed = []
     returned = []
     if row.variant == "ptds":
@@ -453,7 +457,7 @@ On the software GPU ran, on 2026-11-30 (CUDA 13.0, code as PTX, not compared wit
 | hashcat 6.2.6 of Debian, modes 0, 900, 1400, 1700 and 3200, with its self-tests | 5 | all find their password |
 | PolyBench/GPU, matrices of 96 x 96 | 20 | 16 equal to the CPU; three differ, and their sources have a race or a wrong grid; one prints no comparison |
 | Rodinia (9 programs, and 10 others) | 19 | 18 end without an error; `lud` calls `getopt_long` without arguments and crashes on the host |
-| cuda-api-wrappers, examples | 45 | 37 end without an error; five need libraries of which there were only stubs, three rely on what CUDA does not promise: the addresses of two names, the order of a copy behind another context's kernel, `cuEventQuery` in a host function |
+| cuda-api-wrappers, examples | 45 | 40 end without an error; five need libraries of which there were only stubs |
 | nvbandwidth 0.8, also with two devices | 1 | all test cases that apply |
 | Altis, with managed memory, cooperative launches, dynamic parallelism and graphs | 22 | 17 end without an error; the others need cuBLAS or input files, or take minutes |
 | code samples of NVIDIA's blog | 21 | 17 end without an error; the others need machine code of cuBLAS or cuRAND, or take minutes |
@@ -526,6 +530,14 @@ a control call (`control`).
                            (r.symbol, cuda_version(r.version), "" if r.transport == "none" else r.transport, r.support,
                             " " + note if note else ""))
     out.append(WHAT_WAS_RUN)
+    permitted = sorted({r.api for r in rows if r.in_host_function and r.implemented})
+    out.append("""
+## What host functions may call
+
+A host function or stream callback may call these functions, as natively. All others return `CUDA_ERROR_NOT_PERMITTED`
+there. So do these with the default stream, because a host function has no current context:
+%s.
+""" % textwrap.fill(", ".join("`%s`" % name for name in permitted), 120))
     only = sorted({r.api for r in table.rows if r.hidden})
     out.append("""
 ## Known to `cuGetProcAddress` only

@@ -26,9 +26,10 @@ struct Row {
   uint16_t version;    // CUDA version in which this ABI appeared, 12040 for 12.4
   Transport transport;
   Support support;
-  bool per_thread;   // the variant that uses the calling thread's own default stream
-  bool before_init;  // may be called before cuInit
-  bool exported;     // false: only cuGetProcAddress knows it
+  bool per_thread;        // the variant that uses the calling thread's own default stream
+  bool before_init;       // may be called before cuInit
+  bool in_host_function;  // may be called in a host function
+  bool exported;          // false: only cuGetProcAddress knows it
 };
 
 constexpr const char* TransportName(Transport transport) {

@@ -5,7 +5,7 @@ import re
 
 TRANSPORTS = ("ring", "control", "local", "none")
 SUPPORT = ("full", "partial", "none")
-FLAGS = ("before_init", "hidden")
+FLAGS = ("before_init", "in_host_function", "hidden")
 DIRECTIONS = ("in", "out", "inout")
 PLAIN = ("optional", "string", "image", "opaque", "host", "device")
 HANDLE_USES = ("takes", "gives", "makes", "ends")
@@ -67,6 +67,10 @@ class Row:
     @property
     def before_init(self):
         return "before_init" in self.flags
+
+    @property
+    def in_host_function(self):
+        return "in_host_function" in self.flags or self.before_init
 
     @property
     def crosses(self):
@@ -262,8 +266,9 @@ class _Parser:
             self.fail(row.line, "a row with via= is of transport local")
         if [a.type for a in row.args] != [a.type for a in base.args]:
             self.fail(row.line, "via=%s: the arguments' types differ" % row.via)
-        if row.before_init != base.before_init:
-            self.fail(row.line, "via=%s: before_init differs" % row.via)
+        for flag in ("before_init", "in_host_function"):
+            if (flag in row.flags) != (flag in base.flags):
+                self.fail(row.line, "via=%s: %s differs" % (row.via, flag))
         streams = any(a.is_stream or "stream" in a.sizes for a in row.args)
         if row.variant == "ptsz" and not streams:
             self.fail(row.line, "a ptsz row has a stream to map")

@@ -60,6 +60,7 @@ PROGRAMS = [
     _program("driver_contexts", tags = ["driver_api"]),
     _program("driver_copies", tags = ["driver_api"]),
     _program("driver_graph_arguments", tags = ["driver_api"]),
+    _program("driver_host_functions", tags = ["driver_api"]),
     _program("driver_launch", tags = ["driver_api"]),
     _program("driver_linker", tags = ["driver_api", "linker"]),
     _program("driver_module_ptx", tags = ["driver_api"]),

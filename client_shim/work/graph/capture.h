@@ -94,8 +94,6 @@ void NoteDefaultStream(Stream& legacy);
 // Finds the stream of a handle for a call that gives it work or waits for it. The caller handles
 // capturing streams itself. All other calls use StreamForWork.
 inline CUresult StreamForWorkOrCapture(CUstream handle, Stream** stream) {
-  if (thread_state.in_host_function) [[unlikely]]
-    return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) [[unlikely]]
     return error;
   return ResolveStream(handle, stream);

@@ -25,6 +25,7 @@ struct Recorded {
 extern std::vector<Recorded> recorded;
 // The result of Enter() for rows that are not before_init.
 extern CUresult enter_result;
+extern bool in_host_function;
 extern int per_thread_default_depth;
 
 template <typename T>

@@ -11,6 +11,8 @@ CUresult Enter() {
   return kRows[kRow].before_init ? CUDA_SUCCESS : enter_result;
 }
 
+inline bool InHostFunction() { return in_host_function; }
+
 template <size_t kRow>
 CUresult Leave(CUresult result) {
   return result;

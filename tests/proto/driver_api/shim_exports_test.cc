@@ -12,6 +12,7 @@ namespace detshare {
 
 std::vector<Recorded> recorded;
 CUresult enter_result = CUDA_SUCCESS;
+bool in_host_function = false;
 int per_thread_default_depth = 0;
 
 namespace shim {
@@ -29,6 +30,7 @@ struct Fresh {
   Fresh() {
     recorded.clear();
     enter_result = CUDA_SUCCESS;
+    in_host_function = false;
   }
 };
 
@@ -76,6 +78,23 @@ TEST_CASE_METHOD(
   CHECK(cuDriverGetVersion(&version) == CUDA_SUCCESS);
   CHECK(cuInit(0) == CUDA_SUCCESS);
   CHECK(recorded.size() == 2);
+}
+
+TEST_CASE_METHOD(Fresh, "In a host function only the marked rows run") {
+  in_host_function = true;
+  CUdeviceptr address = 0;
+  int version = 0;
+  CHECK(cuMemAlloc_v2(&address, 1) == CUDA_ERROR_NOT_PERMITTED);
+  CHECK(cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr) ==
+        CUDA_ERROR_NOT_PERMITTED);
+  CHECK(cuMemcpyAsync_ptsz(0, 0, 0, nullptr) == CUDA_ERROR_NOT_PERMITTED);
+  CHECK(recorded.empty());
+  // As natively, the driver looks at pointers first.
+  CHECK(cuMemAlloc_v2(nullptr, 1) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuStreamQuery_ptsz(kStream) == CUDA_SUCCESS);
+  CHECK(cuEventQuery(nullptr) == CUDA_SUCCESS);
+  CHECK(cuDriverGetVersion(&version) == CUDA_SUCCESS);
+  CHECK(recorded.size() == 3);
 }
 
 TEST_CASE_METHOD(Fresh, "A ptsz variant maps the default stream and leaves other streams alone") {

@@ -191,6 +191,7 @@ class MalformedTables(unittest.TestCase):
         self.refused("via=cuOne", "via=cuOne_ptsz", 7, "has no implementation of its own")
         self.refused("local full via", "ring full via", 7, "a row with via= is of transport local")
         self.refused("local full via", "local full before_init via", 7, "before_init differs")
+        self.refused("local full via", "local full in_host_function via", 7, "in_host_function differs")
         self.refused(" via=cuOne", "", 7, "a ptsz row is reached by via=")
         self.refused("  int *value : out\n", "  long *value : out\n", 7, "the arguments' types differ")
 
