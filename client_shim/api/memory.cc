@@ -28,8 +28,8 @@ CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const ContextId id = context->id.load(std::memory_order_acquire);
   wire::cuMemAlloc_v2_Reply reply{};
-  result =
-      session().Call(Op::cuMemAlloc_v2, context->device, id, wire::cuMemAlloc_v2{bytes}, &reply);
+  result = session().CallUnordered(Op::cuMemAlloc_v2, context->device, id,
+                                   wire::cuMemAlloc_v2{bytes}, &reply);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
   allocation.kind = MemoryKind::kDevice;
@@ -62,9 +62,9 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
   wire::cuMemGetInfo_v2_Reply reply{};
-  result =
-      session().Call(Op::cuMemGetInfo_v2, context->device,
-                     context->id.load(std::memory_order_acquire), wire::cuMemGetInfo_v2{0}, &reply);
+  result = session().CallUnordered(Op::cuMemGetInfo_v2, context->device,
+                                   context->id.load(std::memory_order_acquire),
+                                   wire::cuMemGetInfo_v2{0}, &reply);
   if (result != CUDA_SUCCESS) return result;
   if (free != nullptr) *free = reply.free;
   if (total != nullptr) *total = reply.total;

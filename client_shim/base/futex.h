@@ -3,6 +3,7 @@
 #pragma once
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,6 +49,18 @@ bool SpinUntil(Done done, uint32_t spin_us) {
     }
   } while (NowMicroseconds() < end);
   return false;
+}
+
+// The same, but gives the CPU to other threads between two polls: the one that makes done() true may
+// need it.
+template <typename Done>
+bool YieldUntil(Done done, uint32_t limit_us) {
+  const uint64_t end = NowMicroseconds() + limit_us;
+  while (!done()) {
+    if (NowMicroseconds() >= end) return done();
+    sched_yield();
+  }
+  return true;
 }
 
 }  // namespace detshare::shim

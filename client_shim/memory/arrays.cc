@@ -132,7 +132,7 @@ CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uin
   if (array == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const ContextId id = context->id.load(std::memory_order_acquire);
   wire::cuArray3DCreate_v2_Reply reply{};
-  result = session().Call(
+  result = session().CallUnordered(
       Op::cuArray3DCreate_v2, context->device, id,
       wire::cuArray3DCreate_v2{description.Width, description.Height, description.Depth,
                                static_cast<uint32_t>(description.Format), description.NumChannels,

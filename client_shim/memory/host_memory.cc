@@ -40,8 +40,8 @@ using Block = PiecePool::Block;
 CUresult MakeBlock(Context& context, uint64_t bytes, Block* block) {
   wire::cuMemHostAlloc_Reply file{};
   const ContextId id = context.id.load(std::memory_order_acquire);
-  const CUresult result = session().Call(Op::cuMemHostAlloc, context.device, id,
-                                         wire::cuMemHostAlloc{bytes, 0, 0}, &file);
+  const CUresult result = session().CallUnordered(Op::cuMemHostAlloc, context.device, id,
+                                                  wire::cuMemHostAlloc{bytes, 0, 0}, &file);
   if (result != CUDA_SUCCESS) return result;
   if (file.file_bytes < bytes || file.file_bytes % kPageBytes != 0) return CUDA_ERROR_UNKNOWN;
   *block = {file.address, file.file_bytes};

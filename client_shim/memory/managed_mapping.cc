@@ -126,8 +126,8 @@ CUresult MapManaged(Context& context, uint64_t bytes, PiecePool::Block* mapped) 
   if (!Connected(from)) return CUDA_ERROR_NOT_SUPPORTED;
   const ContextId id = context.id.load(std::memory_order_acquire);
   wire::cuMemAllocManaged_Reply range{};
-  const CUresult result = session().Call(Op::cuMemAllocManaged, context.device, id,
-                                         wire::cuMemAllocManaged{bytes}, &range);
+  const CUresult result = session().CallUnordered(Op::cuMemAllocManaged, context.device, id,
+                                                  wire::cuMemAllocManaged{bytes}, &range);
   if (result != CUDA_SUCCESS) return result;
   *mapped = {range.address, range.bytes};
   if (range.bytes >= bytes && Map(from, *mapped)) return CUDA_SUCCESS;

@@ -66,7 +66,7 @@ CUresult EndIfUnused(Physical& memory) {
   const uint16_t device = memory.device;
   state().physical.Retire(memory.handle);
   state().physical.Recycle(memory.index);
-  return session().Call(Op::cuMemRelease, device, 0, args);
+  return session().CallUnordered(Op::cuMemRelease, device, 0, args);
 }
 
 // Needs the lock. The mappings that make up exactly this range; empty if none do.
@@ -117,7 +117,8 @@ CUresult CreatePhysicalMemory(uint16_t device, uint64_t bytes,
                               const CUmemAllocationProp& properties,
                               CUmemGenericAllocationHandle* handle) {
   wire::cuMemCreate_Reply reply{};
-  CUresult result = session().Call(Op::cuMemCreate, device, 0, wire::cuMemCreate{bytes}, &reply);
+  CUresult result =
+      session().CallUnordered(Op::cuMemCreate, device, 0, wire::cuMemCreate{bytes}, &reply);
   if (result != CUDA_SUCCESS) return result;
   Physical made;
   made.device = device;
@@ -127,7 +128,7 @@ CUresult CreatePhysicalMemory(uint16_t device, uint64_t bytes,
   const std::lock_guard lock(state().mutex);
   result = Publish(made, handle);
   if (result != CUDA_SUCCESS)
-    session().Call(Op::cuMemRelease, device, 0, wire::cuMemRelease{reply.memory, 0});
+    session().CallUnordered(Op::cuMemRelease, device, 0, wire::cuMemRelease{reply.memory, 0});
   return result;
 }
 
@@ -193,15 +194,15 @@ CUresult ImportPhysicalMemory(const wire::ShareToken& token, CUmemGenericAllocat
   const std::lock_guard lock(state().mutex);
   result = Publish(made, handle);
   if (result != CUDA_SUCCESS)
-    session().Call(Op::cuMemRelease, made.device, 0, wire::cuMemRelease{reply.memory, 0});
+    session().CallUnordered(Op::cuMemRelease, made.device, 0, wire::cuMemRelease{reply.memory, 0});
   return result;
 }
 
 CUresult ReserveAddresses(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address) {
   wire::cuMemAddressReserve_Reply reply{};
   const CUresult result =
-      session().Call(Op::cuMemAddressReserve, DeviceForRange(wanted), 0,
-                     wire::cuMemAddressReserve{bytes, alignment, wanted}, &reply);
+      session().CallUnordered(Op::cuMemAddressReserve, DeviceForRange(wanted), 0,
+                              wire::cuMemAddressReserve{bytes, alignment, wanted}, &reply);
   if (result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(state().mutex);
   state().reserved[reply.address] = bytes;
@@ -213,8 +214,8 @@ CUresult FreeAddresses(uint64_t address, uint64_t bytes) {
   const std::lock_guard lock(state().mutex);
   const auto range = state().reserved.find(address);
   if (range == state().reserved.end() || range->second != bytes) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = session().Call(Op::cuMemAddressFree, DeviceForRange(address), 0,
-                                         wire::cuMemAddressFree{address, bytes});
+  const CUresult result = session().CallUnordered(Op::cuMemAddressFree, DeviceForRange(address), 0,
+                                                  wire::cuMemAddressFree{address, bytes});
   if (result == CUDA_SUCCESS) state().reserved.erase(range);
   return result;
 }
@@ -227,8 +228,8 @@ CUresult MapPhysicalMemory(uint64_t address, uint64_t bytes, uint64_t offset,
   // The driver says this before it looks at the address.
   if (offset != 0 || bytes != memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
   if (address % wire::kPhysicalUnit != 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = session().Call(Op::cuMemMap, memory->device, 0,
-                                         wire::cuMemMap{address, bytes, memory->id, 0});
+  const CUresult result = session().CallUnordered(Op::cuMemMap, memory->device, 0,
+                                                  wire::cuMemMap{address, bytes, memory->id, 0});
   if (result != CUDA_SUCCESS) return result;
   ++memory->mappings;
   state().mapped[address] = {bytes, memory};
@@ -278,7 +279,7 @@ CUresult SetMemoryAccess(uint64_t address, uint64_t bytes,
     args.devices |= uint32_t{1} << one.location.id;
     args.access = (args.access & ~(uint32_t{3} << shift)) | (uint32_t{one.flags} << shift);
   }
-  const CUresult result = session().Call(Op::cuMemSetAccess, 0, 0, args);
+  const CUresult result = session().CallUnordered(Op::cuMemSetAccess, 0, 0, args);
   if (result != CUDA_SUCCESS) return result;
   uint32_t changed = 0;
   for (uint32_t i = 0; i < kMaxDevices; ++i) {

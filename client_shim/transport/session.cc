@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "client_shim/base/futex.h"
 #include "client_shim/base/log.h"
 #include "client_shim/transport/device_selection.h"
 #include "client_shim/transport/read_digest.h"
@@ -383,17 +384,49 @@ CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const v
     replies_->Release(slot);
     return Judged(result);
   }
+  return Judged(CallOverGrpc(op, device, context, args, args_bytes, payload, ring_->tail(), body));
+}
+
+CUresult Session::CallOverGrpc(Op op, uint16_t device, ContextId context, const void* args,
+                               size_t args_bytes, std::span<const ConstBuffer> payload,
+                               uint64_t after, std::string* body) {
   proto::CallRequest request;
   request.set_session(id_);
   request.set_op(static_cast<uint32_t>(op));
   request.set_device(device);
   request.set_context(context);
   request.set_args(args, args_bytes);
-  request.set_after(ring_->tail());
+  request.set_after(after);
   proto::CallReply reply;
   const CUresult result = connection_->Call(std::move(request), payload, &reply);
   *body = std::move(*reply.mutable_body());
-  return Judged(result);
+  return result;
+}
+
+bool Session::AwaitRingRead() const {
+  // A worker that may read is through with the usual number of records by then. A call over gRPC
+  // takes about as long.
+  constexpr uint32_t kTimeoutUs = 100;
+  const uint64_t tail = ring_->tail();
+  const auto read = [&] { return ring_->head() >= tail || ring_->closed(); };
+  if (read()) return true;
+  if (spin_us_ != 0 && !CpusFull()) return SpinUntil(read, kTimeoutUs);
+  // The daemon's worker may need this CPU.
+  return YieldUntil(read, kTimeoutUs);
+}
+
+CUresult Session::CallUnordered(Op op, uint16_t device, ContextId context, const void* args,
+                                uint32_t args_bytes, void* body, uint32_t body_bytes) {
+  if (!AwaitRingRead()) {
+    std::string reply;
+    if (CallOverGrpc(op, device, context, args, args_bytes, {}, 0, &reply) == CUDA_SUCCESS &&
+        reply.size() >= body_bytes) {
+      if (body_bytes != 0) memcpy(body, reply.data(), body_bytes);
+      return CUDA_SUCCESS;
+    }
+    // Records of the ring may change an error: they free memory.
+  }
+  return CallRing(op, device, context, args, args_bytes, {}, body, body_bytes);
 }
 
 uint32_t Session::wait_spin_us() const {

@@ -140,6 +140,18 @@ class Session {
     return CallRing(op, device, context, &args, sizeof(Args), {}, body, sizeof(Body));
   }
 
+  // The same for a control call that depends on no record that the daemon has not read. The call does
+  // not wait for such records: if the ring is not read, because its next record is throttled or too
+  // much work is queued, the call goes past it over gRPC.
+  template <typename Args>
+  CUresult CallUnordered(Op op, uint16_t device, ContextId context, const Args& args) {
+    return CallUnordered(op, device, context, &args, sizeof(Args), nullptr, 0);
+  }
+  template <typename Args, typename Body>
+  CUresult CallUnordered(Op op, uint16_t device, ContextId context, const Args& args, Body* body) {
+    return CallUnordered(op, device, context, &args, sizeof(Args), body, sizeof(Body));
+  }
+
   // Makes a control call and waits for it, through the ring if it fits a record. It is ordered after
   // every record submitted so far. `body` gets the reply, even with an error.
   CUresult CallControl(Op op, uint16_t device, ContextId context, const void* args,
@@ -176,6 +188,14 @@ class Session {
   void AdoptDevices(const proto::Grant& grant);
   CUresult CallRing(Op op, uint16_t device, ContextId context, const void* args,
                     uint32_t args_bytes, ConstBuffer payload, void* body, uint32_t body_bytes);
+  CUresult CallUnordered(Op op, uint16_t device, ContextId context, const void* args,
+                         uint32_t args_bytes, void* body, uint32_t body_bytes);
+  // Makes a control call over gRPC, which runs when the ring is read up to `after`.
+  CUresult CallOverGrpc(Op op, uint16_t device, ContextId context, const void* args,
+                        size_t args_bytes, std::span<const ConstBuffer> payload, uint64_t after,
+                        std::string* body);
+  // Waits shortly until the daemon has read all records. Returns false if it has not.
+  bool AwaitRingRead() const;
   // Submits a record and waits for its reply. Returns the reply's slot, which the caller releases,
   // or kNoReply if the session is over.
   uint32_t SubmitAndWait(Op op, uint16_t device, ContextId context, const void* args,

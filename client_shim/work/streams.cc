@@ -1,7 +1,5 @@
 #include "client_shim/work/streams.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -203,18 +201,10 @@ bool GiveTime(Stream& stream, const StreamPoint& point) {
   const uint32_t signal_us = session().spin_us() != 0 ? 200 : 2'000;
   RingWriter& ring = session().ring();
   const auto reached = [&] { return session().fences().Reached(stream.fence, point.value); };
-  const auto yielding = [](auto done, uint32_t limit_us) {
-    const uint64_t end = NowMicroseconds() + limit_us;
-    while (!done()) {
-      if (NowMicroseconds() >= end) return done();
-      sched_yield();
-    }
-    return true;
-  };
   if (SpinUntil(reached, session().spin_us())) return true;
-  yielding([&] { return ring.head() >= point.position || ring.closed() || reached(); },
-           kReadMicroseconds);
-  return yielding(reached, signal_us);
+  YieldUntil([&] { return ring.head() >= point.position || ring.closed() || reached(); },
+             kReadMicroseconds);
+  return YieldUntil(reached, signal_us);
 }
 
 }  // namespace

@@ -69,19 +69,24 @@ constexpr milliseconds kRestlessSleep(50);
 // The longest time from the removal of a session's file to the order to end.
 constexpr seconds kStopTimeout(1);
 
-// Whether the operation is never throttled, because it gives the hardware no work of the program:
-// control calls, and the calls by which a client learns how far its work is. A throttled session's
-// client must learn of the end of the work that was submitted before.
-bool IsExempt(uint16_t op) {
+// Whether the operation gives the hardware work of the program. All others are never throttled:
+// natively they wait for nobody's turn, and a throttled session's client must learn of the end of the
+// work that was submitted before.
+bool GivesWork(uint16_t op) {
   switch (static_cast<Op>(op)) {
-    case Op::cuCtxSynchronize:
-    case Op::cuStreamSynchronize:
-    case Op::cuEventRecordWithFlags:
-    case Op::cuEventQuery:
-    case Op::cuEventSynchronize:
+    case Op::cuGraphLaunch:
+    case Op::cuGraphUpload:
+    case Op::cuLaunchHostFunc:
+    case Op::cuLaunchKernelEx:
+    case Op::cuMemcpy3DAsync_v2:
+    case Op::cuMemcpyAsync:
+    case Op::cuMemPrefetchAsync_v2:
+    case Op::cuMemsetD2D32Async:
+    case Op::cuStreamBatchMemOp_v2:
+    case Op::cuStreamWaitEvent:
       return true;
     default:
-      return IsControlCall(op);
+      return op == kOpPadding;  // what follows is not known yet
   }
 }
 
@@ -476,7 +481,7 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
     bool exempt = false;
     if (!driver.MayRun()) [[unlikely]] {
       if (!reader.Ready()) break;
-      exempt = IsExempt(reader.NextOp());
+      exempt = !GivesWork(reader.NextOp());
       done.throttled = !exempt && !driver.Throttle();
       if (done.throttled) break;
     }
@@ -486,7 +491,7 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
       session.Violate(absl::StrCat("malformed ring: ", reader.violation()));
       break;
     }
-    if (exempt && !IsExempt(record.op)) [[unlikely]] {
+    if (exempt && GivesWork(record.op)) [[unlikely]] {
       session.Violate("the client changed a committed record");
       break;
     }

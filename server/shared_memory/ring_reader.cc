@@ -47,10 +47,17 @@ bool RingReader::Ready() const {
 }
 
 uint16_t RingReader::NextWord(size_t offset) const {
-  const uint8_t* const line = ring_ + (position_ & (ring_bytes_ - 1));
-  uint16_t word;
-  std::memcpy(&word, line + sizeof(uint32_t) + offset, sizeof(word));
-  return word;
+  const auto word_of = [](const uint8_t* line, size_t at) {
+    uint16_t word;
+    std::memcpy(&word, line + sizeof(uint32_t) + at, sizeof(word));
+    return word;
+  };
+  const uint8_t* line = ring_ + (position_ & (ring_bytes_ - 1));
+  // Padding fills the ring's end. The record behind it is the first in the ring.
+  if (word_of(line, offsetof(HeaderCopy, op)) == kOpPadding &&
+      LineState(ring_)->load(std::memory_order_acquire) == kCommitted)
+    line = ring_;
+  return word_of(line, offset);
 }
 
 uint16_t RingReader::NextDevice() const { return NextWord(offsetof(HeaderCopy, device)); }

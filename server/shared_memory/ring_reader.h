@@ -53,8 +53,9 @@ class RingReader {
   // Names the rule that the client broke. Empty while it has broken none.
   const std::string& violation() const { return violation_; }
 
-  // Return the device and the operation that the next record names, and arbitrary numbers if there
-  // is no record. The client may still change the record, so these serve only for guesses.
+  // Return the device and the operation that the next record names, those of padding (kOpPadding) if
+  // only padding is committed, and arbitrary numbers if there is nothing. The client may still change
+  // the record, so these serve only for guesses.
   uint16_t NextDevice() const;
   uint16_t NextOp() const;
 

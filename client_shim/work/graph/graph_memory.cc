@@ -48,8 +48,8 @@ void CountUse(GraphMemoryBlock& block) {
 CUresult MakeBlock(const NodeContext& context, uint64_t bytes,
                    std::shared_ptr<GraphMemoryBlock>* block) {
   wire::cuMemAlloc_v2_Reply reply{};
-  const CUresult result = session().Call(Op::cuMemAlloc_v2, context.device, context.id,
-                                         wire::cuMemAlloc_v2{bytes}, &reply);
+  const CUresult result = session().CallUnordered(Op::cuMemAlloc_v2, context.device, context.id,
+                                                  wire::cuMemAlloc_v2{bytes}, &reply);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
   allocation.kind = MemoryKind::kDevice;

@@ -174,6 +174,47 @@ int EndWithWorkInFlight() {
 
 // The threads call the driver only: the runtime's own state is gone while exit handlers run, so a
 // thread inside the runtime crashes natively, too.
+// Allocates while another thread waits for room for its launches, which go on only afterwards.
+int AllocatePastQueue() {
+  uint32_t* device = nullptr;
+  cudaStream_t stream = nullptr;
+  Check(cudaMalloc(&device, kCount * sizeof(uint32_t)));
+  Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  static std::atomic<bool> open{false};
+  Check(cudaLaunchHostFunc(
+      stream,
+      [](void*) {
+        while (!open) usleep(100);
+      },
+      nullptr));
+  std::atomic<int> launched{0};
+  std::thread launches([&] {
+    while (!open) {
+      Mix<<<1, 32, 0, stream>>>(device, 0, 0, 0);
+      Check(cudaGetLastError());
+      ++launched;
+    }
+  });
+  for (int before = -1; before != launched;) {
+    before = launched;
+    usleep(300'000);
+  }
+  void* memory = nullptr;
+  size_t free_bytes = 0, all_bytes = 0;
+  cudaArray_t array = nullptr;
+  const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
+  Check(cudaMalloc(&memory, 8 << 20));
+  Check(cudaMemGetInfo(&free_bytes, &all_bytes));
+  Check(cudaMallocArray(&array, &format, 64, 64));
+  Say("allocated");
+  open = true;
+  launches.join();
+  Check(cudaStreamSynchronize(stream));
+  Check(cudaFree(memory));
+  Check(cudaFreeArray(array));
+  return 0;
+}
+
 int EndWhileThreadsWork() {
   Check(cudaFree(nullptr));
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -493,6 +534,7 @@ int main(int argc, char** argv) {
   if (what == "reset") return Reset();
   if (what == "limits") return Limits();
   if (what == "many-events") return ManyEvents();
+  if (what == "allocate-past-queue") return AllocatePastQueue();
   if (what == "freed-registered") return FreedRegistered();
   if (what == "reset-with-graphs") return ResetWithGraphs();
   if (what == "reset-with-graph-memory") return ResetWithGraphMemory();

@@ -263,6 +263,13 @@ TEST_CASE("A program may free registered memory and unregister it afterwards, or
   CHECK(outcome.out.rfind("child 0\nkept\n", 0) == 0);
 }
 
+TEST_CASE("Allocations do not wait for launches that wait for room") {
+  Daemon daemon;
+  const Outcome outcome = Run({ClientProgram(), "allocate-past-queue"}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out == "allocated\n");
+}
+
 TEST_CASE("A program may ask about more events than a session has fences") {
   Daemon daemon;
   const Outcome outcome = Run({ClientProgram(), "many-events"}, daemon.Environment());

@@ -79,7 +79,7 @@ TEST_CASE("A malformed ring ends the session with its name, and no other") {
     expected = "does not exist";
   }
   SECTION("an operation of the ring in a control call") {
-    f.client.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{1});
+    f.client.Call(Op::cuMemFree_v2, wire::cuMemFree_v2{1});
     expected = "wrong transport";
   }
   SECTION("arguments of the wrong length") {

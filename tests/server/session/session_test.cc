@@ -226,7 +226,7 @@ TEST_CASE("Calls above the limit and calls of an ended session get a reply") {
         kCudaErrorNotPermitted);
 }
 
-TEST_CASE("A throttled session still learns how far its work is, and loads code") {
+TEST_CASE("A throttled session still learns how far its work is, allocates and loads code") {
   SessionFixture f(std::filesystem::absolute("tests/policy/stopping_policy.so").string());
   const auto stopped = f.Open(), asking = f.Open();
   const KernelId kernel = SessionFixture::LoadKernel(*stopped, "add");
@@ -245,6 +245,7 @@ TEST_CASE("A throttled session still learns how far its work is, and loads code"
   load.image_bytes = code.size();
   CHECK(asking->ring->Call(Op::cuLibraryLoadData, load,
                            {reinterpret_cast<const uint8_t*>(code.data()), code.size()}) == 0);
+  CHECK(asking->ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{64}) == 0);
   CHECK(sum == 0);
 }
 

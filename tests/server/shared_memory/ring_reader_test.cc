@@ -316,5 +316,17 @@ TEST_CASE("The device of the next record is known before the record is read") {
   }
 }
 
+TEST_CASE("The operation of the next record is known, also behind the padding at the ring's end") {
+  Fixture f;
+  for (uint16_t i = 0; i < 100; ++i) {
+    const uint16_t op = static_cast<uint16_t>(1000 + i);
+    f.client.Submit(op, nullptr, 0, std::vector<uint8_t>(10'000), kNoReply);
+    CHECK(f.reader.NextOp() == op);
+    REQUIRE(f.reader.Read(&f.record) == Result::kRecord);
+  }
+  f.client.SubmitRaw(Header(kRingLine, kOpPadding), {}, kRingLine);
+  CHECK(f.reader.NextOp() == kOpPadding);
+}
+
 }  // namespace
 }  // namespace detshare
