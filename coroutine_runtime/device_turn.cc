@@ -64,6 +64,11 @@ bool DeviceTurn::OthersUrgent() const {
 
 bool DeviceTurn::OthersInLine() const { return Look(clock_.NowNanoseconds()).waited; }
 
+bool DeviceTurn::Quiet() const {
+  const Nanoseconds now = clock_.NowNanoseconds();
+  return now - wanted_at_.load(std::memory_order_relaxed) >= kQuietAfter && !Look(now).waited;
+}
+
 DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
   Line line;
   const uint64_t mine = own_.ticket.load();
@@ -88,6 +93,7 @@ DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
     if (line.ahead == 0 || ticket < line.first) line.first = ticket;
     ++line.ahead;
   });
+  if (line.waited) wanted_at_.store(now, std::memory_order_relaxed);
   return line;
 }
 

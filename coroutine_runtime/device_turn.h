@@ -55,8 +55,11 @@ class DeviceTurn {
                                        kMaxLength = 80 * policy::kMillisecond;
   // No turn is longer, whatever the weights.
   static constexpr policy::Nanoseconds kLongest = 160 * policy::kMillisecond;
-  // The work in flight of one session. So a turn ends soon after it is over.
+  // The work in flight of one session, unless no other process wants the device. So a turn ends soon
+  // after it is over.
   static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
+  // For so long, a process expects another wish after that of another process.
+  static constexpr policy::Nanoseconds kQuietAfter = policy::kSecond;
   // How long work may take beyond the end of its turn before it overruns. Work that overran before
   // overruns at once.
   static constexpr policy::Nanoseconds kGrace = 20 * policy::kMillisecond;
@@ -101,6 +104,10 @@ class DeviceTurn {
   bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.
   bool OthersInLine() const;
+  // Whether no other process has wanted it for kQuietAfter, as far as this process has looked. Then a
+  // session may have more than kWindow in flight, for example a long kernel and the copies beside it. A
+  // process that wants the device now waits for it for kGrace at most.
+  bool Quiet() const;
 
   // One session of this process, on one device. Its worker is the only user.
   class Member {
@@ -226,6 +233,8 @@ class DeviceTurn {
   policy::Nanoseconds debt_ = 0;
   // The turn's work overran in an earlier turn. Relaxed: see over_at_.
   std::atomic<bool> long_{false};
+  // When another process was last seen in line. Relaxed: read late, one more operation begins.
+  mutable std::atomic<policy::Nanoseconds> wanted_at_{0};
   // When to look for work of others in the hardware. Relaxed: read late, it looks a little later.
   std::atomic<policy::Nanoseconds> look_at_{0};
   // When the turn was over; 0: it is not. Relaxed: read late, work overruns a little later.

@@ -218,6 +218,10 @@ bool SchedEntity::Throttle() {
     wants_turn_ = true;
     if (HasRoom()) return true;
   }
+  if (OnlyTurnsThrottle() && board_.turn->Quiet() && MayEnter()) {
+    EndThrottle();
+    return true;
+  }
   const Nanoseconds now = clock_.NowNanoseconds();
   if (throttled_since_ == 0) {
     throttled_since_ = std::max<Nanoseconds>(now, 1);

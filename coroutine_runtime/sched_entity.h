@@ -377,6 +377,10 @@ class alignas(64) SchedEntity {
     const Nanoseconds window = Current().window;
     return ordinary_beside_processes_ ? std::min(window, DeviceTurn::kWindow) : window;
   }
+  // Whether its window is full only because other processes may want the device.
+  bool OnlyTurnsThrottle() const {
+    return ordinary_beside_processes_ && budget_ > 0 && Waiting() < Current().window;
+  }
   // The work that counts against the window. Parked work counts only beyond max_parked.
   Nanoseconds Waiting() const {
     return in_flight_ + std::max<Nanoseconds>(parked_ - assignment_.max_parked, 0);

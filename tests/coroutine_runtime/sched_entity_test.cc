@@ -518,6 +518,39 @@ TEST_CASE_METHOD(BesideProcess, "Other processes see preempting work that is not
   CHECK(words().preempting == 0);
 }
 
+TEST_CASE_METHOD(BesideProcess,
+                 "Work in flight is not bounded while no other process wants the device") {
+  std::atomic<uint64_t>& ticket = other.devices[0].turn.ticket;
+  const auto passes = [&] { return entity->MayRun() || entity->Throttle(); };
+  const auto wait = [&](policy::Nanoseconds time) {
+    clock.Advance(time);
+    entity->Proceed(/*ordinary=*/true);
+  };
+  ticket = 0;
+  clock.Advance(DeviceTurn::kQuietAfter);
+  REQUIRE(passes());
+  entity->Started(10 * DeviceTurn::kWindow, true);
+  CHECK(passes());
+  // Another process wants the device. The turn goes on for its length, with the usual window.
+  ticket = static_cast<uint64_t>(clock.NowNanoseconds());
+  wait(policy::kMillisecond);
+  CHECK_FALSE(passes());
+  // It may want it again.
+  ticket = 0;
+  wait(DeviceTurn::kQuietAfter / 2);
+  CHECK_FALSE(passes());
+  wait(DeviceTurn::kQuietAfter / 2);
+  CHECK(passes());
+  // The policy's window holds.
+  SchedEntity::Assignment assignment;
+  assignment.followed = assignment.shares_device = true;
+  assignment.idle.window = assignment.contended.window = assignment.tail.window =
+      DeviceTurn::kWindow;
+  entity->Publish(assignment);
+  entity->Update();
+  CHECK_FALSE(passes());
+}
+
 TEST_CASE_METHOD(BesideProcess, "Time in which only other processes throttle work is counted") {
   SchedEntity::Assignment assignment;
   assignment.followed = assignment.shares_device = assignment.preempts = true;
