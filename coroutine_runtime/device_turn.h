@@ -55,8 +55,8 @@ class DeviceTurn {
                                        kMaxLength = 80 * policy::kMillisecond;
   // No turn is longer, whatever the weights.
   static constexpr policy::Nanoseconds kLongest = 160 * policy::kMillisecond;
-  // The work in flight of one session, unless no other process wants the device. So a turn ends soon
-  // after it is over.
+  // The work in flight of one session. So a turn ends soon after it is over. More may be in flight
+  // beside an operation that takes longer, unless another process wants the device.
   static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
   // For so long, a process expects another wish after that of another process.
   static constexpr policy::Nanoseconds kQuietAfter = policy::kSecond;
@@ -104,9 +104,9 @@ class DeviceTurn {
   bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.
   bool OthersInLine() const;
-  // Whether no other process has wanted it for kQuietAfter, as far as this process has looked. Then a
-  // session may have more than kWindow in flight, for example a long kernel and the copies beside it. A
-  // process that wants the device now waits for it for kGrace at most.
+  // Whether no other process has wanted it for kQuietAfter, as far as this process has looked. Then
+  // copies may be in flight beside a long kernel. A process that wants the device now waits for it for
+  // kGrace at most.
   bool Quiet() const;
 
   // One session of this process, on one device. Its worker is the only user.

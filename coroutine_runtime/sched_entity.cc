@@ -327,6 +327,7 @@ void SchedEntity::SetInFlight(Nanoseconds in_flight) {
     Set(figures_.in_flight_since, clock_.NowNanoseconds());
   }
   in_flight_ = in_flight;
+  if (in_flight <= DeviceTurn::kWindow) long_in_flight_ = false;
   Set(figures_.in_flight, in_flight);
   if (throttled_since_ != 0) CountPreempting();
   // long_operation exceeds every window for short operations. So this much work in flight contains
@@ -431,6 +432,7 @@ void SchedEntity::AddToBurst(Nanoseconds estimate) {
   // The burst may be longer than usual.
   if (burst_ > usual_until_) Restrict(/*begins=*/false);
   SetInFlight(in_flight_ + estimate);
+  long_in_flight_ |= estimate > DeviceTurn::kWindow;
 }
 
 void SchedEntity::ResultRead() {

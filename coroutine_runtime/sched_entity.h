@@ -377,9 +377,11 @@ class alignas(64) SchedEntity {
     const Nanoseconds window = Current().window;
     return ordinary_beside_processes_ ? std::min(window, DeviceTurn::kWindow) : window;
   }
-  // Whether its window is full only because other processes may want the device.
+  // Whether its window is full only because other processes may want the device, and a long operation
+  // is in it. A turn does not end sooner if nothing more is submitted beside that one.
   bool OnlyTurnsThrottle() const {
-    return ordinary_beside_processes_ && budget_ > 0 && Waiting() < Current().window;
+    return ordinary_beside_processes_ && long_in_flight_ && budget_ > 0 &&
+           Waiting() < Current().window;
   }
   // The work that counts against the window. Parked work counts only beyond max_parked.
   Nanoseconds Waiting() const {
@@ -422,6 +424,7 @@ class alignas(64) SchedEntity {
   Nanoseconds fence_every_ = policy::kForever;
   Nanoseconds budget_ = policy::kForever;  // the remaining budget
   Nanoseconds in_flight_ = 0, parked_ = 0;
+  bool long_in_flight_ = false;               // an operation of more than DeviceTurn::kWindow
   bool occupies_ = false;                     // counted in board_.occupied
   bool disturbed_ = false;                    // the running burst began beside a long operation
   std::unique_ptr<DurationCache> durations_;  // set once work is followed

@@ -519,7 +519,7 @@ TEST_CASE_METHOD(BesideProcess, "Other processes see preempting work that is not
 }
 
 TEST_CASE_METHOD(BesideProcess,
-                 "Work in flight is not bounded while no other process wants the device") {
+                 "Work begins beside a long operation while no other process wants the device") {
   std::atomic<uint64_t>& ticket = other.devices[0].turn.ticket;
   const auto passes = [&] { return entity->MayRun() || entity->Throttle(); };
   const auto wait = [&](policy::Nanoseconds time) {
@@ -529,6 +529,8 @@ TEST_CASE_METHOD(BesideProcess,
   ticket = 0;
   clock.Advance(DeviceTurn::kQuietAfter);
   REQUIRE(passes());
+  for (int i = 0; i < 4; ++i) entity->Started(DeviceTurn::kWindow / 4, true);
+  CHECK_FALSE(passes());  // only short ones
   entity->Started(10 * DeviceTurn::kWindow, true);
   CHECK(passes());
   // Another process wants the device. The turn goes on for its length, with the usual window.
@@ -540,6 +542,10 @@ TEST_CASE_METHOD(BesideProcess,
   wait(DeviceTurn::kQuietAfter / 2);
   CHECK_FALSE(passes());
   wait(DeviceTurn::kQuietAfter / 2);
+  CHECK(passes());
+  entity->Completed(10 * DeviceTurn::kWindow);
+  CHECK_FALSE(passes());
+  entity->Started(10 * DeviceTurn::kWindow, true);
   CHECK(passes());
   // The policy's window holds.
   SchedEntity::Assignment assignment;
