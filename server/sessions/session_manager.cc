@@ -131,6 +131,13 @@ uint64_t PeakMemory(const SessionWorker& worker) {
   return peak;
 }
 
+// Clients that get this refusal try again, and find an engine that has begun anew.
+absl::Status RefusalIfLost(const absl::Status& health) {
+  return health.ok()
+             ? health
+             : absl::UnavailableError(absl::StrCat("the device is lost: ", health.message()));
+}
+
 }  // namespace
 
 std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
@@ -521,6 +528,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
 
 absl::StatusOr<int> SessionManager::FreeSlot(const SessionRequest& request) const {
   if (!refusing_.empty()) return absl::UnavailableError(refusing_);
+  for (const Device* device : devices_) DETSHARE_RETURN_IF_ERROR(RefusalIfLost(device->health()));
   // EndThrough() does not see a session that begins after it.
   if (request.endpoint != nullptr && request.endpoint->closed.load(std::memory_order_seq_cst))
     return absl::UnavailableError("the endpoint was closed");
@@ -604,7 +612,9 @@ void SessionManager::HandleRefused(uint64_t id, const SessionRequest& request,
     sessions_.at(id).told = true;
   }
   events_.Add(About(id, request, DaemonEvent::Kind::kRefused, std::string(why.message())));
-  listener.refused(why);
+  // A lost device can make anything fail.
+  const absl::Status lost = RefusalIfLost(DeviceHealth());
+  listener.refused(lost.ok() ? why : lost);
   changed_.SignalAll();
 }
 

@@ -9,6 +9,7 @@
 #include "proto/reflection.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -69,6 +70,14 @@ TEST_CASE("A daemon whose device is lost stops serving") {
   CHECK(HealthOf(looking.channel(), "") == 2);
   CHECK(HealthOf(looking.channel(), "detshare.proto.Control") == 2);
   seen.set_value();
+}
+
+TEST_CASE("A lost device gets no session, and clients try again elsewhere") {
+  TestDaemon daemon;
+  daemon.devices[0]->lost = true;
+  TestClient client(daemon.socket());
+  CHECK_FALSE(client.Open());
+  CHECK(client.status().error_code() == grpc::StatusCode::UNAVAILABLE);
 }
 
 class Reflection {
