@@ -54,7 +54,7 @@ namespace detshare {
 
 inline constexpr uint64_t kSessionMagic = 0x3145524148535444;  // "DTSHARE1" in memory order
 // Raised with every change of this file, of wire/, or of the meaning of an op.
-inline constexpr uint32_t kAbiVersion = 7;
+inline constexpr uint32_t kAbiVersion = 8;
 
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kRingLine = 64;

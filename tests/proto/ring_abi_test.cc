@@ -9,7 +9,7 @@
 namespace detshare {
 namespace {
 
-TEST_CASE("The ABI version is the one that these offsets belong to") { REQUIRE(kAbiVersion == 7); }
+TEST_CASE("The ABI version is the one that these offsets belong to") { REQUIRE(kAbiVersion == 8); }
 
 TEST_CASE("The session header keeps its layout") {
   CHECK(std::is_standard_layout_v<SessionHeader>);
