@@ -15,25 +15,27 @@ CUdeviceptr memory = 0;
 CUgraphExec filling = nullptr;
 unsigned* seen = nullptr;  // pinned
 
-// Calls `function` in a host function of the first stream and waits for its end.
+// Calls `function` in a host function of the first stream, between the events `before` and `after`,
+// and waits for its end. Both events are recorded when it begins.
 template <typename Function>
 void InHostFunction(Function function) {
-  std::promise<void> done;
   struct Task {
     Function* function;
-    std::promise<void>* done;
-  } task{&function, &done};
+    std::promise<void> recorded, done;
+  } task{&function, {}, {}};
   CHECK_CU(cuEventRecord(before, first));
   CHECK_CU(cuLaunchHostFunc(
       first,
       [](void* data) {
         auto* task = static_cast<Task*>(data);
+        task->recorded.get_future().wait();
         (*task->function)();
-        task->done->set_value();
+        task->done.set_value();
       },
       &task));
   CHECK_CU(cuEventRecord(after, first));
-  done.get_future().wait();
+  task.recorded.set_value();
+  task.done.get_future().wait();
   CHECK_CU(cuStreamSynchronize(first));
 }
 
