@@ -56,9 +56,9 @@ class DeviceTurn {
   // No turn is longer, whatever the weights.
   static constexpr policy::Nanoseconds kLongest = 160 * policy::kMillisecond;
   // The work in flight of one session. So a turn ends soon after it is over. More may be in flight
-  // beside an operation that takes longer, unless another process wants the device.
+  // beside an operation that takes longer, if no other process wants the device (Quiet).
   static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
-  // For so long, a process expects another wish after that of another process.
+  // How long a process that wanted the device is expected to want it again.
   static constexpr policy::Nanoseconds kQuietAfter = policy::kSecond;
   // How long work may take beyond the end of its turn before it overruns. Work that overran before
   // overruns at once.
@@ -104,9 +104,9 @@ class DeviceTurn {
   bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.
   bool OthersInLine() const;
-  // Whether no other process has wanted it for kQuietAfter, as far as this process has looked. Then
-  // copies may be in flight beside a long kernel. A process that wants the device now waits for it for
-  // kGrace at most.
+  // Whether no other process wants the device for ordinary work now, and this process has seen none that
+  // did for kQuietAfter. Then copies may be in flight beside a long kernel. A process that comes next
+  // waits for the device for kGrace at most.
   bool Quiet() const;
 
   // One session of this process, on one device. Its worker is the only user.
