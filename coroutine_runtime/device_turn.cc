@@ -66,7 +66,7 @@ bool DeviceTurn::OthersInLine() const { return Look(clock_.NowNanoseconds()).wai
 
 bool DeviceTurn::Quiet() const {
   const Nanoseconds now = clock_.NowNanoseconds();
-  return now - wanted_at_.load(std::memory_order_relaxed) >= kQuietAfter && !Look(now).waited;
+  return now - worked_at_.load(std::memory_order_relaxed) >= kQuietAfter && !Look(now).works;
 }
 
 DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
@@ -76,6 +76,7 @@ DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
     const TurnWords& words = page.devices[device_].turn;
     // In this order: a process stores its ticket before it stops drawing.
     line.draws |= words.draws.load() != 0;
+    line.works |= words.busy.load(std::memory_order_relaxed) != 0;
     const uint64_t ticket = words.ticket.load();
     if (ticket == 0 || ticket > static_cast<uint64_t>(now + kAhead)) return;
     line.waited = true;
@@ -93,7 +94,8 @@ DeviceTurn::Line DeviceTurn::Look(Nanoseconds now) const {
     if (line.ahead == 0 || ticket < line.first) line.first = ticket;
     ++line.ahead;
   });
-  if (line.waited) wanted_at_.store(now, std::memory_order_relaxed);
+  line.works |= line.waited;
+  if (line.works) worked_at_.store(now, std::memory_order_relaxed);
   return line;
 }
 

@@ -55,10 +55,10 @@ class DeviceTurn {
                                        kMaxLength = 80 * policy::kMillisecond;
   // No turn is longer, whatever the weights.
   static constexpr policy::Nanoseconds kLongest = 160 * policy::kMillisecond;
-  // The work in flight of one session. So a turn ends soon after it is over. More may be in flight
-  // beside an operation that takes longer, if no other process wants the device (Quiet).
+  // The work in flight of one session, unless no other process uses the device (Quiet). So a turn ends soon
+  // after it is over.
   static constexpr policy::Nanoseconds kWindow = 2 * policy::kMillisecond;
-  // How long a process that wanted the device is expected to want it again.
+  // How long a process that had work is expected to have work again.
   static constexpr policy::Nanoseconds kQuietAfter = policy::kSecond;
   // How long work may take beyond the end of its turn before it overruns. Work that overran before
   // overruns at once.
@@ -104,9 +104,9 @@ class DeviceTurn {
   bool OthersUrgent() const;
   // Whether other processes want the device for ordinary work.
   bool OthersInLine() const;
-  // Whether no other process wants the device for ordinary work now, and this process has seen none that
-  // did for kQuietAfter. Then copies may be in flight beside a long kernel. A process that comes next
-  // waits for the device for kGrace at most.
+  // Whether no other process has work of any kind now, and this process has seen none that had for
+  // kQuietAfter. Then any work may be in flight, as if no other process were there. A process that comes
+  // next waits for the device for kGrace at most.
   bool Quiet() const;
 
   // One session of this process, on one device. Its worker is the only user.
@@ -163,6 +163,7 @@ class DeviceTurn {
     bool overruns = false;  // work of another process does, or began without a turn
     bool beyond = false;    // it does
     bool waited = false;    // others want the device
+    bool works = false;     // others have work of any kind
     double weights = 0;     // of them
     int count = 0;
     policy::Nanoseconds longest = 0;  // of their latest turns; kForever: one was not given up early
@@ -233,8 +234,8 @@ class DeviceTurn {
   policy::Nanoseconds debt_ = 0;
   // The turn's work overran in an earlier turn. Relaxed: see over_at_.
   std::atomic<bool> long_{false};
-  // When another process was last seen in line. Relaxed: read late, one more operation begins.
-  mutable std::atomic<policy::Nanoseconds> wanted_at_{0};
+  // When another process was last seen to have work. Relaxed: read late, one more operation begins.
+  mutable std::atomic<policy::Nanoseconds> worked_at_{0};
   // When to look for work of others in the hardware. Relaxed: read late, it looks a little later.
   std::atomic<policy::Nanoseconds> look_at_{0};
   // When the turn was over; 0: it is not. Relaxed: read late, work overruns a little later.

@@ -218,10 +218,6 @@ bool SchedEntity::Throttle() {
     wants_turn_ = true;
     if (HasRoom()) return true;
   }
-  if (OnlyTurnsThrottle() && board_.turn->Quiet() && MayEnter()) {
-    EndThrottle();
-    return true;
-  }
   const Nanoseconds now = clock_.NowNanoseconds();
   if (throttled_since_ == 0) {
     throttled_since_ = std::max<Nanoseconds>(now, 1);
@@ -327,7 +323,6 @@ void SchedEntity::SetInFlight(Nanoseconds in_flight) {
     Set(figures_.in_flight_since, clock_.NowNanoseconds());
   }
   in_flight_ = in_flight;
-  if (in_flight <= DeviceTurn::kWindow) long_in_flight_ = false;
   Set(figures_.in_flight, in_flight);
   if (throttled_since_ != 0) CountPreempting();
   // long_operation exceeds every window for short operations. So this much work in flight contains
@@ -432,7 +427,6 @@ void SchedEntity::AddToBurst(Nanoseconds estimate) {
   // The burst may be longer than usual.
   if (burst_ > usual_until_) Restrict(/*begins=*/false);
   SetInFlight(in_flight_ + estimate);
-  long_in_flight_ |= estimate > DeviceTurn::kWindow;
 }
 
 void SchedEntity::ResultRead() {

@@ -359,7 +359,7 @@ class alignas(64) SchedEntity {
   void LookAtThrottle(Nanoseconds now);
   bool HasRoom() {
     if (pass_) return MayEnter();
-    if (Waiting() >= Window() || budget_ <= 0 || !MayEnter()) return false;
+    if (!InWindow() || budget_ <= 0 || !MayEnter()) return false;
     if (throttled_since_ != 0) EndThrottle();
     return true;
   }
@@ -372,16 +372,11 @@ class alignas(64) SchedEntity {
   // Whether its work runs in the urgent time-slice group.
   bool Preempting() const;
   void LeaveTurn();
-  // The work that may be in flight.
-  Nanoseconds Window() const {
-    const Nanoseconds window = Current().window;
-    return ordinary_beside_processes_ ? std::min(window, DeviceTurn::kWindow) : window;
-  }
-  // Whether its window is full only because other processes may want the device, and a long operation
-  // is in it. A turn does not end sooner if nothing more is submitted beside that one.
-  bool OnlyTurnsThrottle() const {
-    return ordinary_beside_processes_ && long_in_flight_ && budget_ > 0 &&
-           Waiting() < Current().window;
+  // Whether more work may be in flight.
+  bool InWindow() const {
+    const Nanoseconds waiting = Waiting();
+    if (waiting >= Current().window) return false;
+    return !ordinary_beside_processes_ || waiting < DeviceTurn::kWindow || board_.turn->Quiet();
   }
   // The work that counts against the window. Parked work counts only beyond max_parked.
   Nanoseconds Waiting() const {
@@ -424,7 +419,6 @@ class alignas(64) SchedEntity {
   Nanoseconds fence_every_ = policy::kForever;
   Nanoseconds budget_ = policy::kForever;  // the remaining budget
   Nanoseconds in_flight_ = 0, parked_ = 0;
-  bool long_in_flight_ = false;               // an operation of more than DeviceTurn::kWindow
   bool occupies_ = false;                     // counted in board_.occupied
   bool disturbed_ = false;                    // the running burst began beside a long operation
   std::unique_ptr<DurationCache> durations_;  // set once work is followed
