@@ -137,7 +137,7 @@ class Daemon {
   absl::Status Listen();
   absl::Status ServeHttp();
   // Returns the endpoint that an earlier connection came through, or the passed one with its
-  // devices. Returns the errors of SessionManager::ChooseDevices().
+  // devices. Returns the errors of DeviceNames::Choose().
   absl::StatusOr<std::shared_ptr<TenantEndpoint>> Know(
       const std::shared_ptr<TenantEndpoint>& passed);
   // Runs on monitor_: reports a lost device and ends all sessions.

@@ -53,7 +53,7 @@ void ClientServer::Shutdown() {
 
 absl::StatusOr<std::vector<std::string>> ClientServer::DevicesOf(
     const std::vector<std::string>& ids) {
-  DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> devices, manager_.ChooseDevices(ids));
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> devices, manager_.device_names().Choose(ids));
   std::vector<std::string> uuids;
   for (const int index : devices)
     uuids.push_back(FormatUuid(manager_.devices()[static_cast<size_t>(index)]->properties().uuid));

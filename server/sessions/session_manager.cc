@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <numeric>
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -131,6 +128,12 @@ uint64_t PeakMemory(const SessionWorker& worker) {
   return peak;
 }
 
+DeviceNames NamesOf(const std::vector<Device*>& devices) {
+  std::vector<std::string> uuids;
+  for (const Device* device : devices) uuids.push_back(FormatUuid(device->properties().uuid));
+  return DeviceNames(std::move(uuids));
+}
+
 // Clients that get this refusal try again, and find an engine that has begun anew.
 absl::Status RefusalIfLost(const absl::Status& health) {
   return health.ok()
@@ -139,15 +142,6 @@ absl::Status RefusalIfLost(const absl::Status& health) {
 }
 
 }  // namespace
-
-std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
-  std::string text = "GPU-";
-  for (size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += "-";
-    absl::StrAppendFormat(&text, "%02x", uuid[i]);
-  }
-  return text;
-}
 
 absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     std::vector<Device*> devices, const ServerOptions& options) {
@@ -191,6 +185,7 @@ SessionManager::SessionManager(std::vector<Device*> devices,
                                std::unique_ptr<policy::DevicePlacement> placement,
                                const ServerOptions& options)
     : devices_(std::move(devices)),
+      device_names_(NamesOf(devices_)),
       options_(LaidOut(options, devices_)),
       sessions_directory_(options.runtime_directory + "/sessions"),
       image_store_(std::make_unique<ImageStore>(options.image_store_bytes)),
@@ -246,70 +241,6 @@ std::vector<PartitionView> SessionManager::Partitions(size_t device) const {
 size_t SessionManager::max_sessions() const {
   const MutexLock lock(&mutex_);
   return max_sessions_ == 0 ? slots_.size() : std::min<size_t>(slots_.size(), max_sessions_);
-}
-
-int SessionManager::FindByUuid(const std::string& id, const std::vector<int>& among) const {
-  const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);
-  if (wanted.size() <= 4) return -1;
-  int found = -1;
-  for (const int index : among) {
-    const std::string uuid = absl::AsciiStrToLower(FormatUuid(devices_[index]->properties().uuid));
-    if (uuid.compare(0, wanted.size(), wanted) != 0) continue;
-    if (found >= 0) return -1;
-    found = index;
-  }
-  return found;
-}
-
-absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
-    const std::vector<std::string>& ids, const TenantEndpoint* endpoint) const {
-  std::vector<int> all(devices_.size()), shown;
-  std::iota(all.begin(), all.end(), 0);
-  if (endpoint == nullptr) {
-    shown = all;
-  } else {
-    for (const std::string& id : endpoint->device_ids) shown.push_back(FindByUuid(id, all));
-  }
-  if (ids.empty()) return shown;
-  std::vector<int> chosen;
-  for (const std::string& id : ids) {
-    int index = -1, position = -1;
-    if (absl::SimpleAtoi(id, &position)) {
-      if (position >= 0 && position < static_cast<int>(shown.size())) index = shown[position];
-    } else {
-      index = FindByUuid(id, all);
-    }
-    if (std::find(shown.begin(), shown.end(), index) == shown.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("there is no device ", id.substr(0, 64), "; the daemon has ", shown.size()));
-    }
-    if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("device ", index, " is named twice"));
-    }
-    chosen.push_back(index);
-  }
-  return chosen;
-}
-
-absl::StatusOr<std::vector<int>> SessionManager::ChooseVisible(
-    const std::vector<std::string>& ids, const std::vector<int>& granted) const {
-  if (ids.empty()) return granted;
-  std::vector<int> chosen;
-  for (const std::string& id : ids) {
-    int index = -1, position = -1;
-    if (!absl::SimpleAtoi(id, &position)) {
-      index = FindByUuid(id, granted);
-    } else if (position >= 0 && position < static_cast<int>(granted.size())) {
-      index = granted[position];
-    }
-    if (index < 0 || std::find(chosen.begin(), chosen.end(), index) != chosen.end()) break;
-    chosen.push_back(index);
-  }
-  if (chosen.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("CUDA_VISIBLE_DEVICES names none of the ", granted.size(), " devices"));
-  }
-  return chosen;
 }
 
 policy::PlacementRequest SessionManager::PlacementRequestOf(const std::string& tenant) const {
@@ -391,7 +322,7 @@ void SessionManager::ShowLoads() {
 absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& request,
                                                        std::optional<PlacementGroup>* placed_as) {
   absl::StatusOr<std::vector<int>> shown =
-      ChooseDevices(request.device_ids, request.endpoint.get());
+      device_names_.Choose(request.device_ids, request.endpoint.get());
   if (!shown.ok()) return shown;
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
   const uint64_t max = account->devices();
@@ -468,7 +399,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   std::optional<PlacementGroup> placed_as;
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> granted, Grant(request, &placed_as));
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> chosen,
-                            ChooseVisible(request.visible_ids, granted));
+                            device_names_.ChooseVisible(request.visible_ids, granted));
   const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
   if (sessions_.contains(id)) return absl::InternalError("two sessions got the same number");
 

@@ -1,7 +1,6 @@
 // Opens, finds and ends all sessions of the daemon, and holds the devices that they share.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -26,6 +25,7 @@
 #include "server/base/event_log.h"
 #include "server/session/server_options.h"
 #include "server/session/session_config.h"
+#include "server/sessions/device_names.h"
 #include "server/sessions/ended_work.h"
 #include "server/sessions/load_board.h"
 #include "server/sessions/session_admission.h"
@@ -101,11 +101,6 @@ class SessionManager {
   absl::StatusOr<std::shared_ptr<SessionWorker>> Open(const SessionRequest& request,
                                                       Listener listener);
   std::shared_ptr<SessionWorker> Find(uint64_t id);
-  // Returns the positions in devices() of the devices that `ids` name (indices or UUIDs; none:
-  // all), in the order of `ids`. With an endpoint, only the devices that it shows count, and
-  // indices count from 0 among them. Returns InvalidArgument for any other id.
-  absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids,
-                                                 const TenantEndpoint* endpoint = nullptr) const;
 
   // Returns the positions in devices() of the devices that such a client may use, before
   // visible_ids is applied. If the client may have some of the devices that it may see, but not
@@ -171,6 +166,8 @@ class SessionManager {
   // One for each device, in the order of devices().
   std::vector<DeviceScheduler*> Schedulers() const;
   const std::vector<Device*>& devices() const { return devices_; }
+  // Finds devices by their positions in devices(), or by UUIDs.
+  const DeviceNames& device_names() const { return device_names_; }
   const ServerOptions& options() const { return options_; }
   ImageStore& image_store() { return *image_store_; }
   // The use and the limits of tenants; device i is devices()[i].
@@ -204,13 +201,6 @@ class SessionManager {
   SessionManager(std::vector<Device*> devices,
                  std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
                  std::unique_ptr<policy::DevicePlacement> placement, const ServerOptions& options);
-  // Returns the only device of `among` whose UUID begins with `id`, as CUDA does; -1 if there is
-  // none, or several.
-  int FindByUuid(const std::string& id, const std::vector<int>& among) const;
-  // Chooses among `granted` by the rules of CUDA_VISIBLE_DEVICES. Returns NotFound if nothing is
-  // left.
-  absl::StatusOr<std::vector<int>> ChooseVisible(const std::vector<std::string>& ids,
-                                                 const std::vector<int>& granted) const;
   // Leaves `placed_as` alone if all visible devices are granted.
   absl::StatusOr<std::vector<int>> Grant(const SessionRequest& request,
                                          std::optional<PlacementGroup>* placed_as)
@@ -251,6 +241,7 @@ class SessionManager {
   void Reap();
 
   const std::vector<Device*> devices_;
+  const DeviceNames device_names_;
   const ServerOptions options_;
   const std::string sessions_directory_;
   const std::unique_ptr<ImageStore> image_store_;
@@ -292,8 +283,5 @@ class SessionManager {
   std::thread reaper_;
   UseSampler use_sampler_;  // of the sessions behind endpoints
 };
-
-// Formats a UUID as nvidia-smi does: "GPU-8a1b...".
-std::string FormatUuid(const std::array<uint8_t, 16>& uuid);
 
 }  // namespace detshare
