@@ -19,8 +19,8 @@ std::string FormatUuid(const std::array<uint8_t, 16>& uuid);
 
 class DeviceNames {
  public:
-  // The UUIDs of the daemon's devices, from FormatUuid(). Devices are named by their positions in `uuids`
-  // below.
+  // `uuids` has the UUID of each device of the daemon, as FormatUuid() returns it. The functions below return
+  // positions in `uuids`.
   explicit DeviceNames(std::vector<std::string> uuids) : uuids_(std::move(uuids)) {}
 
   // Returns the devices that `ids` name (positions or UUIDs; none: all), in the order of `ids`. With an
