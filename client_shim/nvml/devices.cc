@@ -1,6 +1,5 @@
 #include "client_shim/nvml/devices.h"
 
-#include <cstdio>
 #include <cstring>
 
 namespace detshare::nvml {
@@ -29,17 +28,6 @@ nvmlReturn_t FindDevice(nvmlDevice_t device, Snapshot* snapshot, const proto::Vi
   if (position >= (*snapshot)->devices_size()) return NVML_ERROR_INVALID_ARGUMENT;
   *found = &(*snapshot)->devices(position);
   return NVML_SUCCESS;
-}
-
-std::string UuidText(const proto::VisibleDevice& device) {
-  std::string text = "GPU-";
-  for (size_t i = 0; i < device.uuid().size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += "-";
-    char digits[3];
-    snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned char>(device.uuid()[i]));
-    text += digits;
-  }
-  return text;
 }
 
 nvmlReturn_t CopyText(const std::string& text, char* to, size_t length) {

@@ -18,9 +18,6 @@ int PositionOf(nvmlDevice_t device);
 nvmlReturn_t FindDevice(nvmlDevice_t device, Snapshot* snapshot, const proto::VisibleDevice** found,
                         bool utilization = false);
 
-// The UUID as NVML writes it: "GPU-8a1b...".
-std::string UuidText(const proto::VisibleDevice& device);
-
 // Copies `text` with its terminator into `length` bytes. NVML_ERROR_INSUFFICIENT_SIZE: it does not
 // fit. NVML_ERROR_INVALID_ARGUMENT: `to` is null.
 nvmlReturn_t CopyText(const std::string& text, char* to, size_t length);

@@ -9,6 +9,7 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
+#include "proto/device_uuid.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/logging.h"
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "coroutine_runtime/device_attributes.h"
+#include "proto/device_uuid.h"
 #include "server/sessions/session_manager.h"
 
 namespace detshare {

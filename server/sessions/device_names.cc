@@ -7,18 +7,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 namespace detshare {
-
-std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
-  std::string text = "GPU-";
-  for (size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += "-";
-    absl::StrAppendFormat(&text, "%02x", uuid[i]);
-  }
-  return text;
-}
 
 int DeviceNames::FindByUuid(const std::string& id, const std::vector<int>& among) const {
   const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);

@@ -3,8 +3,6 @@
 // Threading: any thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,12 +12,9 @@
 
 namespace detshare {
 
-// Formats a UUID as nvidia-smi does: "GPU-8a1b...".
-std::string FormatUuid(const std::array<uint8_t, 16>& uuid);
-
 class DeviceNames {
  public:
-  // `uuids` has the UUID of each device of the daemon, as FormatUuid() returns it. The functions below return
+  // `uuids` has the UUID of each device of the daemon, as FormatUuid() returns it (proto/device_uuid.h). The functions below return
   // positions in `uuids`.
   explicit DeviceNames(std::vector<std::string> uuids) : uuids_(std::move(uuids)) {}
 

@@ -20,6 +20,7 @@
 #include "policy/placement.h"
 #include "policy/registry.h"
 #include "policy/status_macros.h"
+#include "proto/device_uuid.h"
 #include "proto/driver_api/error_names.h"
 #include "server/base/logging.h"
 #include "server/base/remove_tree.h"

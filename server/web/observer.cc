@@ -10,6 +10,7 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "proto/admin.pb.h"
+#include "proto/device_uuid.h"
 
 namespace detshare {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "client_shim/nvml/ask.h"
 #include "client_shim/nvml/export.h"
+#include "proto/device_uuid.h"
 
 namespace detshare::nvml {
 namespace {
@@ -98,7 +99,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDev
   if (const nvmlReturn_t result = CheckInitialised(); result != NVML_SUCCESS) return result;
   if (uuid == nullptr || device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   return HandleWhere(device, [uuid](const auto& candidate) {
-    return strcasecmp(UuidText(candidate).c_str(), uuid) == 0;
+    return strcasecmp(FormatUuid(candidate.uuid()).c_str(), uuid) == 0;
   });
 }
 
@@ -167,7 +168,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid,
   Snapshot snapshot;
   const proto::VisibleDevice* found = nullptr;
   const nvmlReturn_t result = Device(device, &snapshot, &found, uuid != nullptr);
-  return result == NVML_SUCCESS ? CopyText(UuidText(*found), uuid, length) : result;
+  return result == NVML_SUCCESS ? CopyText(FormatUuid(found->uuid()), uuid, length) : result;
 }
 
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) {

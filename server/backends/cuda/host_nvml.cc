@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "policy/status_macros.h"
+#include "proto/device_uuid.h"
 #include "proto/nvml/host_functions.h"
 #include "server/backends/cuda/host_nvml_calls.h"
 
@@ -53,15 +53,6 @@ absl::StatusOr<HostNvml> Open(const std::string& path) {
     absl::StrAppend(&tried, tried.empty() ? "" : "; ", why);
   }
   return absl::NotFoundError(absl::StrCat("no NVML: ", tried));
-}
-
-std::string UuidText(const std::array<uint8_t, 16>& uuid) {
-  std::string text = "GPU-";
-  for (size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += "-";
-    absl::StrAppendFormat(&text, "%02x", uuid[i]);
-  }
-  return text;
 }
 
 class NvmlTelemetry final : public HostTelemetry {
@@ -148,7 +139,7 @@ absl::StatusOr<std::unique_ptr<HostTelemetry>> OpenHostNvml(
       nvml.Find<nvmlReturn_t (*)(const char*, nvmlDevice_t*)>("nvmlDeviceGetHandleByUUID");
   std::vector<nvmlDevice_t> handles;
   for (const DeviceProperties& device : devices) {
-    const std::string uuid = cuda::UuidText(device.uuid);
+    const std::string uuid = FormatUuid(device.uuid);
     nvmlDevice_t handle = nullptr;
     if (by_uuid == nullptr || by_uuid(uuid.c_str(), &handle) != NVML_SUCCESS)
       return absl::NotFoundError(absl::StrCat("NVML does not know device ", uuid));
